@@ -1,0 +1,1 @@
+"""Evidence -> answer: refusal, context, prompts, citations."""

@@ -1,0 +1,1 @@
+"""Blocks -> chunks: the registry, sentence boundaries and one module per strategy."""

@@ -1,0 +1,80 @@
+"""Who may read what (design section 4 "Access", seed 003).
+
+readable = knowledge base granted AND security_level <= the principal's AND (acl empty or shares a group)
+AND (department null or the principal's). acl None follows the knowledge base's default_acl; a default_acl of None is
+closed: then only an unrestricted principal reads the document.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class AccessAttributes:
+    """Access facts of a document. Distinct (security_level, acl, department) are interned as one access_key."""
+
+    acl: tuple[str, ...] | None = None
+    """Group names, sorted. None: the knowledge base's default. (): everyone to whom the knowledge base is granted."""
+    department: str | None = None
+    security_level: int = 0
+
+    def __post_init__(self) -> None:
+        if self.acl is not None:
+            object.__setattr__(self, "acl", tuple(sorted(set(self.acl))))
+        if not 0 <= self.security_level <= 9:
+            raise ValueError(f"security_level must be 0-9, not {self.security_level}")
+
+
+@dataclass(frozen=True, slots=True)
+class Principal:
+    """The caller, as resolved from an API key, or `LOCAL` when the server has none and listens on 127.0.0.1."""
+
+    name: str
+    knowledge_bases: frozenset[str] | None = frozenset()
+    """Granted knowledge base ids; None grants all."""
+    groups: frozenset[str] = frozenset()
+    department: str | None = None
+    security_level: int = 0
+    unrestricted: bool = False
+    """Reads every document of the granted knowledge bases and may administer them."""
+
+    def may_use(self, knowledge_base_id: str) -> bool:
+        """Whether the knowledge base is granted."""
+        return self.knowledge_bases is None or knowledge_base_id in self.knowledge_bases
+
+    def may_read(self, attributes: AccessAttributes, default_acl: tuple[str, ...] | None) -> bool:
+        """The access rule for one document of a granted knowledge base. SQL and Milvus filters mean the same."""
+        if self.unrestricted:
+            return True
+        acl = attributes.acl if attributes.acl is not None else default_acl
+        return (
+            acl is not None
+            and attributes.security_level <= self.security_level
+            and (not acl or not self.groups.isdisjoint(acl))
+            and (attributes.department is None or attributes.department == self.department)
+        )
+
+
+LOCAL = Principal(name="local", knowledge_bases=None, security_level=9, unrestricted=True)
+
+
+@dataclass(frozen=True, slots=True)
+class AccessFilter:
+    """What is pushed down into every index search. There is no search without one; an empty one finds nothing."""
+
+    knowledge_base_id: str
+    access_keys: tuple[int, ...]
+    source_ids: tuple[str, ...] | None = None
+    """None: all enabled sources were granted without need of a filter; (): nothing."""
+    document_ids: tuple[str, ...] | None = None
+    """Visible documents, when a whitelist was given or there are at most 1,000 of them; None: not pushed down."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Equality filters on document metadata."""
+
+    @property
+    def empty(self) -> bool:
+        """True when nothing can match, so that no search is made."""
+        return not self.access_keys or self.source_ids == () or self.document_ids == ()

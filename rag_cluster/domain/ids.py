@@ -1,0 +1,81 @@
+"""Deterministic identifiers and fingerprints (design section 3).
+
+Every id is a uuid5 of what it names, so that each retry of a write is an upsert. Uploads alone get a random id.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import uuid
+from collections.abc import Mapping
+from typing import Any
+
+NAMESPACE = uuid.UUID("6f2d1f0c-6a3e-5d0e-9a55-7261675f636c")
+SCHEMA_VERSION = "1"
+"""Version of the block and chunk schema. Raising it makes every document a new version at the next ingest."""
+
+
+def _uuid5(*parts: object) -> str:
+    # A JSON list keeps ("a", "bc") and ("ab", "c") apart, whatever the parts contain.
+    return str(uuid.uuid5(NAMESPACE, json.dumps([str(part) for part in parts], ensure_ascii=False)))
+
+
+def knowledge_base_id(name: str) -> str:
+    """Id of a knowledge base: its name is unique."""
+    return _uuid5("knowledge_base", name)
+
+
+def source_id(knowledge_base: str, kind: str, name: str) -> str:
+    """Id of a source inside a knowledge base."""
+    return _uuid5("source", knowledge_base, kind, name)
+
+
+def bulk_document_id(knowledge_base: str, uri: str) -> str:
+    """Id of a bulk-ingested document: (knowledge base, source URI)."""
+    return _uuid5("document", knowledge_base, uri)
+
+
+def upload_document_id() -> str:
+    """Random id of an uploaded document."""
+    return str(uuid.uuid4())
+
+
+def block_id(document: str, version: int, ordinal: int) -> str:
+    """Id of the ordinal-th block (0-based) of a document version."""
+    return _uuid5("block", document, version, ordinal)
+
+
+def parent_id(document: str, version: int, fingerprint: str, index: int) -> str:
+    """Id of the index-th parent (0-based) of a document version."""
+    return _uuid5("parent", document, version, fingerprint, index)
+
+
+def chunk_id(document: str, version: int, fingerprint: str, index: int, content: str) -> str:
+    """Id of a chunk: (document, version, content fingerprint, index, content)."""
+    return _uuid5("chunk", document, version, fingerprint, index, content)
+
+
+def asset_id(document: str, sha256: str) -> str:
+    """Id of an asset: (document, sha256 of its bytes), so the same picture is stored once per document."""
+    return _uuid5("asset", document, sha256)
+
+
+def fingerprint(**parts: Any) -> str:
+    """Stable 16-hex-digit hash of named values (order does not matter)."""
+    canonical = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def content_fingerprint(
+    *, parser: str, parser_version: str, chunker: str, parameters: Mapping[str, Any], tokenizer: str
+) -> str:
+    """What decides the chunks of given bytes. Another fingerprint is another version of the document."""
+    return fingerprint(
+        parser=parser,
+        parser_version=parser_version,
+        chunker=chunker,
+        parameters=dict(parameters),
+        tokenizer=tokenizer,
+        schema=SCHEMA_VERSION,
+    )

@@ -1,0 +1,587 @@
+"""The seams: what each capability needs from the outside, and promises to it.
+
+Write ports are synchronous (Ray actors and worker loops call them), read ports are asynchronous so that cancelling a
+request cancels its calls. Every implementation, fakes included, passes the port's contract suite in tests/contracts.
+Each call has a timeout; an outage raises StoreUnavailableError or ModelUnavailableError.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+
+from rag_cluster.domain.access import AccessAttributes, AccessFilter, Principal
+from rag_cluster.domain.answers import ChatEvidence, ChatMessage, GenerationRequest, RetrievalRecord
+from rag_cluster.domain.blocks import Block, DocumentSource, ParsedDocument
+from rag_cluster.domain.chunks import ChunkedDocument, IndexRow, Part, PartContent, Snapshot
+from rag_cluster.domain.documents import (
+    Claim,
+    Document,
+    DocumentAsset,
+    DocumentStatus,
+    DocumentVersion,
+    IndexRecord,
+    IngestionJob,
+    IngestionRun,
+    KnowledgeBase,
+    OutboxEntry,
+    OutboxKind,
+    PlannedFile,
+    Receipt,
+    RunStatus,
+    Source,
+    SourceFile,
+    SourceKind,
+)
+from rag_cluster.domain.retrieval import EvidenceRow, Hit, ReadScope, RetrievalOptions
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    Matrix = npt.NDArray[np.float32]
+    """float32, shape (n, dimension), rows of unit norm."""
+
+
+# -- content ---------------------------------------------------------------------------------------------------------
+
+
+class DocumentParser(Protocol):
+    """Bytes -> blocks for one family of formats. Runs in the isolated child; pure but for reading `source.path`."""
+
+    name: str
+    version: str
+    """Raised whenever output changes: it is part of the content fingerprint."""
+    extensions: frozenset[str]
+    """Lower case with the dot, e.g. {".docx", ".docm"}."""
+
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        """Parse a local file. Raises a DocumentError subclass; an empty result raises EmptyDocumentError."""
+        ...
+
+
+class TextRecognizer(Protocol):
+    """OCR of one page image."""
+
+    def recognize(self, image: bytes) -> Sequence[RecognizedLine]:
+        """Lines in reading order. image: PNG or JPEG bytes, already within the pixel limit."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RecognizedLine:
+    """One OCR line; bbox in pixels of the given image, top-left origin; confidence 0-1."""
+
+    text: str
+    bbox: tuple[float, float, float, float]
+    confidence: float
+
+
+class VisionDescriber(Protocol):
+    """Describes a picture in words. Its failure is a warning, never a failed document."""
+
+    def describe(self, image: bytes, media_type: str) -> str: ...
+
+
+class Tokenizer(Protocol):
+    """Counts as the embedder counts."""
+
+    name: str
+
+    def count(self, text: str) -> int:
+        """Number of tokens, without special tokens and prefixes."""
+        ...
+
+    def count_many(self, texts: Sequence[str]) -> list[int]:
+        """`count` of each text, in one call."""
+        ...
+
+    def offsets(self, text: str) -> list[tuple[int, int]] | None:
+        """Character span (start, end) of every token, or None when the tokenizer only counts."""
+        ...
+
+
+class Chunker(Protocol):
+    """Blocks -> chunks and parents."""
+
+    name: str
+    parameters: Mapping[str, Any]
+    """Everything that changes the output; part of the content fingerprint."""
+
+    def split(self, document: ParsedDocument, *, knowledge_base_id: str, fingerprint: str) -> ChunkedDocument:
+        """Deterministic. Ids come from `domain.ids` with the document's id, version and the content fingerprint."""
+        ...
+
+
+# -- engines ---------------------------------------------------------------------------------------------------------
+
+
+class Embedder(Protocol):
+    """Text -> unit vectors. Synchronous; deployments wrap it in a thread."""
+
+    dimension: int
+    max_tokens: int
+    """Longer texts are truncated or windowed by the engine."""
+    fingerprint: str
+    """Hash of model, revision, dimension, prefixes, normalisation: names an index."""
+    tokenizer: Tokenizer
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        """float32 (len(texts), dimension), unit norm, with the passage prefix; ModelUnavailableError otherwise."""
+        ...
+
+    def embed_queries(self, texts: Sequence[str]) -> Matrix:
+        """The same with the query prefix."""
+        ...
+
+
+class AsyncEmbedder(Protocol):
+    """The read path's view of an embedder: a Serve handle or a thread around an engine."""
+
+    dimension: int
+    fingerprint: str
+
+    async def embed_documents(self, texts: Sequence[str]) -> Matrix: ...
+
+    async def embed_queries(self, texts: Sequence[str]) -> Matrix: ...
+
+
+class Reranker(Protocol):
+    """Cross-encoder scores."""
+
+    name: str
+
+    def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One score per text, same order; higher is better."""
+        ...
+
+
+class AsyncReranker(Protocol):
+    """The read path's view of a reranker."""
+
+    name: str
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> list[float]: ...
+
+
+class Generator(Protocol):
+    """Writes the answer. Asynchronous, so that a disconnect aborts it."""
+
+    name: str
+
+    def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
+        """Text deltas whose concatenation is the answer, with [来源 N](citation://N) or [Source N](citation://N)."""
+        ...
+
+
+# -- stores ----------------------------------------------------------------------------------------------------------
+
+
+class InputFiles(Protocol):
+    """The user's files where they lie (local folder, s3://...)."""
+
+    def list(self, location: str) -> Iterator[SourceFile | InputProblem]:
+        """Stream what a path, glob or prefix holds, in bounded memory; problems are rows, not exceptions."""
+        ...
+
+    def fetch(self, uri: str, path: str) -> tuple[str, int]:
+        """Copy to a local path; (sha256 hex, bytes). SourceUnavailableError, NotFoundError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class InputProblem:
+    """An input that cannot be ingested, with the reason: unreadable, broken symlink, special file ..."""
+
+    uri: str
+    error_type: str
+    message: str
+
+
+class ObjectStore(Protocol):
+    """Our own objects. Keys are relative, "/"-separated, made by `stores.objects` key functions. Writes are atomic."""
+
+    def put(self, key: str, content: bytes) -> None: ...
+
+    def put_file(self, key: str, path: str) -> None: ...
+
+    def get(self, key: str) -> bytes:
+        """NotFoundError when absent."""
+        ...
+
+    def open(self, key: str) -> BinaryIO: ...
+
+    def exists(self, key: str) -> bool: ...
+
+    def size(self, key: str) -> int: ...
+
+    def delete(self, key: str) -> None:
+        """Deleting what is absent is no error."""
+        ...
+
+    def delete_prefix(self, prefix: str) -> int:
+        """Delete everything below; how many."""
+        ...
+
+    def list(self, prefix: str) -> Iterator[str]: ...
+
+
+class SnapshotStore(Protocol):
+    """Parquet snapshots of versions; a torn one is never seen."""
+
+    def save(self, snapshot: Snapshot) -> None: ...
+
+    def read_part(self, knowledge_base_id: str, part: Part) -> PartContent:
+        """Chunks [start, end) of the version and their parents. NotFoundError without a snapshot."""
+        ...
+
+    def read_blocks(self, knowledge_base_id: str, document_id: str, version: int) -> list[Block]: ...
+
+    def exists(self, knowledge_base_id: str, document_id: str, version: int) -> bool: ...
+
+    def delete(self, knowledge_base_id: str, document_id: str, version: int) -> None: ...
+
+
+class ChunkIndex(Protocol):
+    """Vectors + BM25 of one or several collections. Derived: it can be rebuilt from snapshots at any time."""
+
+    def ensure(self, index: IndexRecord) -> None:
+        """Create the collection, or check it: IndexMismatchError when its dimension differs."""
+        ...
+
+    def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
+        """vectors: (len(rows), dimension). Writing the same ids again replaces them."""
+        ...
+
+    def delete(
+        self, collection: str, document_id: str, *, version: int | None = None, max_version: int | None = None
+    ) -> None:
+        """Rows of document_id with that version / up to max_version / all."""
+        ...
+
+    def update_access(self, collection: str, document_id: str, *, access_key: int, metadata: Mapping[str, Any]) -> None:
+        """Rewrite the push-down fields of a document's rows without new vectors."""
+        ...
+
+    def chunk_ids(self, collection: str, document_id: str) -> dict[str, int]:
+        """chunk id -> version of every row of a document."""
+        ...
+
+    def flush(self, collection: str) -> None:
+        """Make recent rows fast to search; once at the end of a run or of an online batch."""
+        ...
+
+    async def search_dense(
+        self, collection: str, vector: Sequence[float], access: AccessFilter, limit: int
+    ) -> list[Hit]:
+        """Nearest rows, best first, strong consistency; score is the cosine. An empty filter returns []."""
+        ...
+
+    async def search_sparse(self, collection: str, text: str, access: AccessFilter, limit: int) -> list[Hit]:
+        """Best BM25 rows, best first. An empty filter returns []."""
+        ...
+
+
+class Catalog(Protocol):
+    """Facts that people manage. Lists are paged: (items, next cursor or None)."""
+
+    def create_knowledge_base(
+        self, name: str, description: str = "", default_acl: tuple[str, ...] | None = None
+    ) -> KnowledgeBase:
+        """ConflictError when the name is taken."""
+        ...
+
+    def knowledge_base(self, id_or_name: str) -> KnowledgeBase:
+        """NotFoundError."""
+        ...
+
+    def list_knowledge_bases(
+        self, principal: Principal, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[list[KnowledgeBase], str | None]: ...
+
+    def update_knowledge_base(
+        self,
+        knowledge_base_id: str,
+        *,
+        name: str | None = None,
+        description: str | None = None,
+        default_acl: tuple[str, ...] | None = None,
+        close: bool = False,
+    ) -> KnowledgeBase:
+        """None leaves a field alone; close=True sets default_acl to None."""
+        ...
+
+    def delete_knowledge_base(self, knowledge_base_id: str) -> list[str]:
+        """Tombstone every document and the knowledge base; their ids. DocumentBusyError under a live claim."""
+        ...
+
+    def ensure_source(self, knowledge_base_id: str, kind: SourceKind, name: str) -> Source: ...
+
+    def document(self, document_id: str, principal: Principal) -> Document:
+        """A document that the principal may read, tombstoned ones excepted: NotFoundError otherwise."""
+        ...
+
+    def list_documents(
+        self,
+        knowledge_base_id: str,
+        principal: Principal,
+        *,
+        status: DocumentStatus | None = None,
+        cursor: str | None = None,
+        limit: int = 50,
+    ) -> tuple[list[Document], str | None]: ...
+
+    def versions(self, document_id: str) -> list[DocumentVersion]: ...
+
+    def update_document(
+        self,
+        document_id: str,
+        *,
+        access: AccessAttributes | None = None,
+        metadata: Mapping[str, Any] | None = None,
+    ) -> Document:
+        """In one transaction: facts, access key, and an INDEX_ACCESS outbox row."""
+        ...
+
+    def tombstone(self, document_id: str) -> Document:
+        """Invisible at once, with a PURGE_DOCUMENT outbox row. DocumentBusyError under a live claim."""
+        ...
+
+    def purge_facts(self, document_id: str) -> None:
+        """Last step of a delete: versions, chunks, parents, assets, jobs go; the tombstone keeps next_version."""
+        ...
+
+    def remains(self, document_id: str) -> dict[str, int]:
+        """Rows that still stand per table, for the delete receipt."""
+        ...
+
+    def add_assets(self, assets: Sequence[DocumentAsset]) -> None: ...
+
+    def assets(self, document_id: str) -> list[DocumentAsset]: ...
+
+    def asset(self, asset_id: str, principal: Principal) -> DocumentAsset:
+        """An asset of a visible document that the principal may read: NotFoundError otherwise."""
+        ...
+
+    def index_row_facts(self, document_id: str) -> tuple[str, int, Mapping[str, Any]] | None:
+        """(source_id, access_key, metadata) as they are now; None when gone or tombstoned."""
+        ...
+
+    def ensure_index(self, embedder_fingerprint: str, dimension: int) -> IndexRecord:
+        """The record for this embedder; the first one becomes active. IndexMismatchError on another dimension."""
+        ...
+
+    def indexes(self) -> list[IndexRecord]:
+        """All that are not retired, the active one first."""
+        ...
+
+    def create_api_key(self, name: str, principal: Principal) -> str:
+        """The secret, shown once; only its hash is stored."""
+        ...
+
+    def resolve_api_key(self, secret: str) -> Principal:
+        """AuthenticationError."""
+        ...
+
+    def has_api_keys(self) -> bool: ...
+
+
+class Ledger(Protocol):
+    """What was done to which version, by whom, and what is left. PostgreSQL is the truth."""
+
+    def compare(
+        self,
+        knowledge_base_id: str,
+        files: Sequence[SourceFile],
+        content_fingerprints: Sequence[str],
+        *,
+        retry_failed: bool = False,
+    ) -> list[PlannedFile]:
+        """Anti-join one batch of listed files, same order. Reads no bytes. Changes nothing."""
+        ...
+
+    def claim(
+        self,
+        knowledge_base_id: str,
+        source_id: str,
+        file: SourceFile,
+        content_fingerprint: str,
+        *,
+        owner: str,
+        lease_seconds: float,
+    ) -> Claim | None:
+        """Register the document and claim its version to make: a new number, or an unfinished one whose lease ended
+        (resumed=True when its snapshot is committed). None while somebody else holds a live claim."""
+        ...
+
+    def claim_version(self, document_id: str, version: int, *, owner: str, lease_seconds: float) -> Claim | None:
+        """Claim one known unfinished version (uploads, retries). None under another's live claim."""
+        ...
+
+    def extend(self, owner: str, lease_seconds: float) -> int:
+        """Heartbeat: extend every live claim of an owner; how many."""
+        ...
+
+    def release(self, owner: str) -> None:
+        """Give all of an owner's claims back, for a resumable stop."""
+        ...
+
+    def set_status(self, claim: Claim, status: DocumentStatus) -> None:
+        """Before the action that it names. ClaimLostError."""
+        ...
+
+    def settle_unchanged(self, claim: Claim, file: SourceFile, sha256: str) -> bool:
+        """If the published version has the same bytes and fingerprint, drop the claimed version, remember the new
+        etag and return True."""
+        ...
+
+    def duplicate_of(self, claim: Claim, sha256: str) -> str | None:
+        """URI of another live document of the knowledge base with the same bytes, for the report."""
+        ...
+
+    def commit_snapshot(self, claim: Claim, *, sha256: str, size: int, parts: Sequence[Part]) -> None:
+        """In one transaction: parts_total, part rows, status EMBEDDING. ClaimLostError."""
+        ...
+
+    def pending_parts(self, document_id: str, version: int) -> list[Part]:
+        """Parts that are not done."""
+        ...
+
+    def complete_part(self, claim: Claim, content: PartContent) -> bool:
+        """In one transaction, the version row locked: token and tombstone checked, chunks and parents upserted, part
+        done; whoever completes the last part publishes (True): published_version, READY, old rows to the outbox.
+        Idempotent. ClaimLostError."""
+        ...
+
+    def fail(self, claim: Claim, *, stage: str, error_type: str, message: str, permanent: bool) -> None:
+        """FAILED with its reason; the version's rows leave PostgreSQL now and Milvus through the outbox."""
+        ...
+
+    def start_run(
+        self, knowledge_base_id: str, inputs: Sequence[str], options: Mapping[str, Any], run_id: str
+    ) -> IngestionRun: ...
+
+    def update_run(self, run_id: str, counts: Mapping[str, int]) -> None: ...
+
+    def record_receipts(self, run_id: str, receipts: Sequence[Receipt]) -> None:
+        """Keep the rows that a person asks for later: failed, skipped, busy, with stage, type and message."""
+        ...
+
+    def finish_run(
+        self, run_id: str, status: RunStatus, counts: Mapping[str, int], error_message: str | None = None
+    ) -> None: ...
+
+    def run(self, run_id: str) -> IngestionRun: ...
+
+    def runs(self, *, cursor: str | None = None, limit: int = 50) -> tuple[list[IngestionRun], str | None]: ...
+
+    def run_receipts(self, run_id: str, *, limit: int = 1000) -> list[Receipt]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class UploadRequest:
+    """An upload whose object is already stored."""
+
+    document_id: str
+    knowledge_base_id: str
+    filename: str
+    mime_type: str
+    sha256: str
+    size: int
+    content_fingerprint: str
+    access: AccessAttributes
+    metadata: Mapping[str, Any]
+    idempotency_key: str | None = None
+
+
+class UploadQueue(Protocol):
+    """Jobs of online uploads."""
+
+    def find_duplicate(self, principal: Principal, request: UploadRequest) -> IngestionJob | None:
+        """The job of a live upload with the same bytes and attributes that the principal may read."""
+        ...
+
+    def submit(self, request: UploadRequest) -> IngestionJob:
+        """Document + version 1 + job in one transaction."""
+        ...
+
+    def claim(self, worker: str, lease_seconds: float) -> tuple[IngestionJob, Claim] | None:
+        """The next job that is due, with the claim of its version (FOR UPDATE SKIP LOCKED). None: nothing due."""
+        ...
+
+    def heartbeat(self, job: IngestionJob, worker: str, lease_seconds: float, *, stage: str, percent: int) -> bool:
+        """Extend job and claim; False when the job was lost."""
+        ...
+
+    def succeed(self, job: IngestionJob) -> None: ...
+
+    def fail(self, job: IngestionJob, *, error_type: str, message: str, retry_in: float | None) -> None:
+        """retry_in None or attempts used up: FAILED for good; otherwise PENDING again after retry_in seconds."""
+        ...
+
+    def job(self, job_id: str, principal: Principal) -> IngestionJob: ...
+
+    def backlog(self) -> int:
+        """Jobs that are not finished."""
+        ...
+
+
+class Outbox(Protocol):
+    """Effects owed to other stores. Rows are put there inside the transactions that owe them."""
+
+    def claim(self, limit: int, lease_seconds: float, *, document_id: str | None = None) -> list[OutboxEntry]: ...
+
+    def done(self, entry: OutboxEntry) -> None: ...
+
+    def retry(self, entry: OutboxEntry, message: str, delay_seconds: float) -> None: ...
+
+    def add(self, kind: OutboxKind, document_id: str, knowledge_base_id: str, payload: Mapping[str, Any]) -> None: ...
+
+    def pending(self, document_id: str | None = None) -> int: ...
+
+
+class Evidence(Protocol):
+    """The read path's facts. Two statements a query: scope before the search, rows after it."""
+
+    async def scope(self, principal: Principal, knowledge_base_id: str, options: RetrievalOptions) -> ReadScope:
+        """Access keys, sources, mounts, visible documents and the active index in one statement.
+        ForbiddenError-free: what is not granted is simply an empty filter. NotFoundError for an unknown agent."""
+        ...
+
+    async def rows(
+        self, principal: Principal, knowledge_base_id: str, hits: Sequence[Hit], options: RetrievalOptions
+    ) -> dict[str, EvidenceRow]:
+        """Second check, one statement: of the hits' chunk ids, those of a published version of a visible, readable
+        document of an enabled source, with chunk, parent and assets."""
+        ...
+
+
+class Conversations(Protocol):
+    """Chat sessions and the audit trail."""
+
+    async def add_message(
+        self,
+        session_id: str | None,
+        role: str,
+        content: str,
+        *,
+        principal: Principal,
+        knowledge_base_id: str,
+        evidence: ChatEvidence | None = None,
+    ) -> ChatMessage:
+        """session_id None starts a session; the message carries its id."""
+        ...
+
+    async def messages(self, session_id: str, principal: Principal) -> list[ChatMessage]: ...
+
+    async def record(self, record: RetrievalRecord) -> None: ...
+
+
+@runtime_checkable
+class MetricSink(Protocol):
+    """Counters and histograms; names and units are in `telemetry`."""
+
+    def count(self, name: str, value: float = 1.0, **labels: str) -> None: ...
+
+    def observe(self, name: str, value: float, **labels: str) -> None: ...

@@ -1,0 +1,1 @@
+"""Text -> vectors, scores and answers: one module per engine, fakes beside reals."""

@@ -1,0 +1,1 @@
+"""The write path: plan, steps (plain functions), the Ray Data pipeline, and the upload worker's loop."""

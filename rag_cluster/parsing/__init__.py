@@ -1,0 +1,1 @@
+"""Bytes -> blocks: detection, one module or package per format, OCR, the isolated child and its limits."""

@@ -1,0 +1,1 @@
+"""PDF -> blocks: text runs, lines, reading order, headings, tables, figures."""

@@ -1,0 +1,1 @@
+"""Query -> evidence: access, search, fusion, second check, expansion, each stage with its trace."""

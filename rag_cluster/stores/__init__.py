@@ -1,0 +1,1 @@
+"""Where things are kept: PostgreSQL, Milvus, objects and snapshots, and the embedded servers."""

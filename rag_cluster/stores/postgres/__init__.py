@@ -1,0 +1,1 @@
+"""The PostgreSQL stores: one module per port, one pool, Alembic migrations."""
