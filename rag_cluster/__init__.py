@@ -1,3 +1,3 @@
-"""rag_cluster: Ray Data jobs that ingest whole corpora, a Ray Serve application that answers over them with citations."""
+"""rag_cluster: Ray Data jobs ingest whole corpora, a Ray Serve application answers over them with citations."""
 
 __version__ = "0.1.0"

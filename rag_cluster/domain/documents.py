@@ -1,4 +1,4 @@
-"""Knowledge bases, sources, documents, their versions, and the work done on them (design section 3, seeds 000/001/004)."""
+"""Knowledge bases, sources, documents, versions, and the work done on them (design section 3, seeds 000/001/004)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,5 @@
+"""The `rag-cluster` command."""
+
+
+def main() -> None:
+    """Entry point."""
