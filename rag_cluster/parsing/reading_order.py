@@ -1,0 +1,222 @@
+"""Recognised lines -> paragraphs in the order in which a person reads them.
+
+    pieces -> XY cuts (columns, then rows) -> rows -> paragraphs
+
+Heights and gaps are measured in units of the line height, so that the resolution does not matter.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+from rag_cluster.domain.blocks import BBox
+from rag_cluster.domain.ports import RecognizedLine
+
+CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff"
+_ENDS_CJK = re.compile(f"[{CJK}]$")
+_STARTS_CJK = re.compile(f"^[{CJK}]")
+_SENTENCE_END = re.compile(r"[.!?。！？；;:：][\"'”’)）」』]?$")
+_ITEM = re.compile(r"^(?:[-•·●○▪◦*–—]\s|\(?\d{1,3}[.)、．]|[（(]?[一二三四五六七八九十]{1,3}[)）、]|[a-z][.)]\s)")
+
+
+@dataclass(frozen=True, slots=True)
+class OcrParagraph:
+    """Recognised text that belongs together. bbox in pixels of the given image, top-left origin; confidence 0-1.
+
+    Lines of one paragraph are joined (no blank between Chinese characters, hyphenation undone); rows of something
+    like a table stay on lines of their own.
+    """
+
+    text: str
+    bbox: BBox
+    confidence: float
+    lines: tuple[RecognizedLine, ...]
+    rotation: int = 0
+    """Degrees clockwise by which the page had to be turned to read it: 0, 90, 180 or 270."""
+
+
+def paragraphs(lines: Iterable[RecognizedLine]) -> list[OcrParagraph]:
+    """Group lines, in any order, of one upright page."""
+    pieces = [line for line in lines if line.text.strip()]
+    if not pieces:
+        return []
+    unit = median(_height(piece) for piece in pieces)
+    return [_paragraph(rows) for region in _regions(pieces, unit) for rows in _groups(_rows(region))]
+
+
+def join_lines(texts: Sequence[str]) -> str:
+    """Lines of one paragraph as running text: no blank where Chinese meets Chinese, English hyphenation undone."""
+    out = ""
+    for text in texts:
+        text = text.strip()
+        if not out or not text or (_ENDS_CJK.search(out) and _STARTS_CJK.search(text)):
+            out += text
+        elif re.search(r"[a-zäöüß]-$", out) and re.match(r"[a-zäöüß]", text):
+            out = out[:-1] + text
+        else:
+            out += " " + text
+    return out
+
+
+def _height(line: RecognizedLine) -> float:
+    return max(line.bbox[3] - line.bbox[1], 1.0)
+
+
+def _width(line: RecognizedLine) -> float:
+    return line.bbox[2] - line.bbox[0]
+
+
+def _regions(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedLine]]:
+    """Cut recursively: columns of prose side by side, else bands below each other; [] never comes back."""
+    if len(pieces) < 2:
+        return [pieces]
+    columns = _cut(pieces, 0, unit * 0.8)
+    if len(columns) > 1 and all(_is_prose(column, unit) for column in columns):
+        return [region for column in columns for region in _regions(column, unit)]
+    bands = _cut(pieces, 1, unit * 0.1)
+    if len(bands) > 1:
+        return _merge_bands(bands, unit)
+    return [pieces]
+
+
+def _merge_bands(bands: list[list[RecognizedLine]], unit: float) -> list[list[RecognizedLine]]:
+    """Neighbouring bands that have the same columns of prose are cut as one; the others stand for themselves."""
+    out: list[list[RecognizedLine]] = []
+    run: list[RecognizedLine] = []
+    for band in bands:
+        together = run + band
+        if len(_cut(band, 0, unit * 0.8)) > 1 and (not run or len(_cut(together, 0, unit * 0.8)) > 1):
+            run = together
+            continue
+        if run:
+            out.extend(_columns(run, unit))
+        run = []
+        if len(_cut(band, 0, unit * 0.8)) > 1:
+            run = band
+        else:
+            out.append(band)
+    if run:
+        out.extend(_columns(run, unit))
+    return _join_single(out)
+
+
+def _columns(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedLine]]:
+    columns = _cut(pieces, 0, unit * 0.8)
+    if len(columns) > 1 and all(_is_prose(column, unit) for column in columns):
+        return columns
+    return [pieces]
+
+
+def _join_single(regions: list[list[RecognizedLine]]) -> list[list[RecognizedLine]]:
+    """Bands of one column that follow each other are one region, so that their lines can form paragraphs."""
+    out: list[list[RecognizedLine]] = []
+    previous_single = False
+    for region in regions:
+        single = len(_rows(region)) == 1
+        if out and single and previous_single:
+            out[-1] = out[-1] + region
+        else:
+            out.append(region)
+        previous_single = single
+    return out
+
+
+def _is_prose(column: list[RecognizedLine], unit: float) -> bool:
+    """Columns of text have several long lines; columns of a table have short ones."""
+    rows = _rows(column)
+    return len(rows) >= 3 and median(sum(_width(piece) for piece in row) for row in rows) >= 8 * unit
+
+
+def _cut(pieces: list[RecognizedLine], axis: int, gap: float) -> list[list[RecognizedLine]]:
+    """Split where the projection on an axis (0: x, 1: y) leaves at least `gap` free."""
+    ordered = sorted(pieces, key=lambda piece: piece.bbox[axis])
+    out = [[ordered[0]]]
+    end = ordered[0].bbox[axis + 2]
+    for piece in ordered[1:]:
+        if piece.bbox[axis] - end >= gap:
+            out.append([])
+        out[-1].append(piece)
+        end = max(end, piece.bbox[axis + 2])
+    return out
+
+
+def _rows(pieces: list[RecognizedLine]) -> list[list[RecognizedLine]]:
+    """Pieces at the same height, left to right; rows from top to bottom."""
+    rows: list[list[RecognizedLine]] = []
+    for piece in sorted(pieces, key=lambda piece: (piece.bbox[1] + piece.bbox[3]) / 2):
+        middle = (piece.bbox[1] + piece.bbox[3]) / 2
+        if rows and rows[-1][-1].bbox[1] < middle < rows[-1][-1].bbox[3]:
+            rows[-1].append(piece)
+        else:
+            rows.append([piece])
+    return [sorted(row, key=lambda piece: piece.bbox[0]) for row in rows]
+
+
+def _groups(rows: list[list[RecognizedLine]]) -> list[list[list[RecognizedLine]]]:
+    """Rows -> paragraphs, each a list of rows."""
+    if not rows:
+        return []
+    left = min(row[0].bbox[0] for row in rows)
+    right = max(row[-1].bbox[2] for row in rows)
+    groups = [[rows[0]]]
+    for above, row in zip(rows, rows[1:], strict=False):
+        if _starts_paragraph(above, row, left, right):
+            groups.append([row])
+        else:
+            groups[-1].append(row)
+    return groups
+
+
+def _starts_paragraph(above: list[RecognizedLine], row: list[RecognizedLine], left: float, right: float) -> bool:
+    above_height = max(_height(piece) for piece in above)
+    height = max(_height(piece) for piece in row)
+    unit = min(above_height, height)
+    tabular = _tabular(above) and _tabular(row)
+    if max(above_height, height) > 1.45 * unit:
+        return True
+    gap = min(piece.bbox[1] for piece in row) - max(piece.bbox[3] for piece in above)
+    if gap > (1.6 if tabular else 0.8) * unit:
+        return True
+    if tabular:
+        return False
+    if _tabular(above) != _tabular(row) or _ITEM.match(row[0].text):
+        return True
+    ended_short = right - above[-1].bbox[2] > 2.5 * unit
+    if ended_short and _SENTENCE_END.search(above[-1].text):
+        return True
+    indented = row[0].bbox[0] - left > 1.2 * unit and above[0].bbox[0] - left < 0.6 * unit
+    return indented and (ended_short or _SENTENCE_END.search(above[-1].text) is not None)
+
+
+def _tabular(row: list[RecognizedLine]) -> bool:
+    """Whether wide gaps separate the pieces of a row."""
+    return any(b.bbox[0] - a.bbox[2] > 1.5 * _height(a) for a, b in zip(row, row[1:], strict=False))
+
+
+def _row_text(row: list[RecognizedLine]) -> str:
+    out = row[0].text.strip()
+    for a, b in zip(row, row[1:], strict=False):
+        wide = b.bbox[0] - a.bbox[2] > 1.5 * _height(a)
+        out = f"{out}  {b.text.strip()}" if wide else join_lines([out, b.text])
+    return out
+
+
+def _paragraph(rows: list[list[RecognizedLine]]) -> OcrParagraph:
+    lines = tuple(piece for row in rows for piece in row)
+    texts = [_row_text(row) for row in rows]
+    tabular = len(rows) > 1 and any(_tabular(row) for row in rows)
+    weight = sum(len(line.text) for line in lines)
+    return OcrParagraph(
+        text="\n".join(texts) if tabular else join_lines(texts),
+        bbox=(
+            min(line.bbox[0] for line in lines),
+            min(line.bbox[1] for line in lines),
+            max(line.bbox[2] for line in lines),
+            max(line.bbox[3] for line in lines),
+        ),
+        confidence=sum(line.confidence * len(line.text) for line in lines) / weight,
+        lines=lines,
+    )
