@@ -138,6 +138,14 @@ class BlockBuilder:
         body = "\n".join(part for part in (f"![{alt}](asset://{identity})", text.strip()) if part)
         return self.add(BlockType.IMAGE, body, locator, {"asset_id": identity, "caption": caption, **metadata})
 
+    def picture(
+        self, caption: str, *, text: str = "", locator: SourceLocator = SourceLocator(), **metadata: Any
+    ) -> Block | None:
+        """An IMAGE block without an asset: a picture that is only linked, of which we have the caption but no bytes."""
+        caption = " ".join(caption.split())
+        body = "\n".join(part for part in (caption, text.strip()) if part)
+        return self.add(BlockType.IMAGE, body, locator, {"caption": caption, **metadata})
+
     def warn(self, message: str) -> None:
         """Something that a person should know; the same message once."""
         if message not in self.warnings:
