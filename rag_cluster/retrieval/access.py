@@ -1,0 +1,54 @@
+"""The second check: PostgreSQL decides which hits of an index may be shown, whatever the index still holds."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rag_cluster.domain.access import Principal
+from rag_cluster.domain.ports import Evidence
+from rag_cluster.domain.retrieval import EvidenceRow, Hit, RetrievalOptions
+
+
+class SecondCheck:
+    """Remembers its verdicts, so that a channel which searches deeper asks only about new hits."""
+
+    def __init__(
+        self, evidence: Evidence, principal: Principal, knowledge_base_id: str, options: RetrievalOptions
+    ) -> None:
+        self._evidence = evidence
+        self._principal = principal
+        self._knowledge_base_id = knowledge_base_id
+        self._options = options
+        self._rows: dict[str, EvidenceRow] = {}
+        self._checked: set[str] = set()
+
+    async def admit(self, hits: Iterable[Hit]) -> None:
+        """One statement for all hits not seen before; none when there are none."""
+        unseen = {hit.chunk_id: hit for hit in hits if hit.chunk_id not in self._checked}
+        if not unseen:
+            return
+        rows = await self._evidence.rows(self._principal, self._knowledge_base_id, list(unseen.values()), self._options)
+        self._checked.update(unseen)
+        for chunk_id, row in rows.items():
+            hit = unseen.get(chunk_id)
+            # A row of another version than the hit's means that the index and the facts disagree: drop it.
+            if hit is not None and row.chunk.version == hit.version and row.chunk.document_id == hit.document_id:
+                self._rows[chunk_id] = row
+
+    def survivors(self, hits: Iterable[Hit]) -> list[Hit]:
+        """The admitted hits, in order."""
+        return [hit for hit in hits if hit.chunk_id in self._rows]
+
+    def row(self, chunk_id: str) -> EvidenceRow:
+        """The facts of an admitted hit."""
+        return self._rows[chunk_id]
+
+    @property
+    def checked(self) -> int:
+        """How many distinct hits were looked at."""
+        return len(self._checked)
+
+    @property
+    def dropped(self) -> int:
+        """How many distinct hits were refused."""
+        return len(self._checked) - len(self._rows)

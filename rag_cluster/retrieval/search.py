@@ -1,0 +1,76 @@
+"""Recall channels: each searches deeper until enough hits survive the second check."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+
+from rag_cluster.domain.retrieval import Hit
+from rag_cluster.retrieval.access import SecondCheck
+
+MAX_LIMIT = 16_384
+"""Milvus returns no more than this many rows of one search."""
+
+SearchCall = Callable[[int], Awaitable[list[Hit]]]
+"""limit -> hits, best first."""
+
+
+@dataclass(slots=True)
+class Channel:
+    """One way of finding candidates, with what it found so far."""
+
+    name: str
+    search: SearchCall
+    wanted: int
+    """How many hits must survive the second check."""
+    cosine: bool = False
+    """Whether its scores are cosines."""
+    limit: int = 0
+    hits: list[Hit] = field(default_factory=list)
+    survivors: list[Hit] = field(default_factory=list)
+    rounds: int = 0
+    seconds: float = 0.0
+    error: Exception | None = None
+    open: bool = True
+
+    def __post_init__(self) -> None:
+        self.limit = self.limit or self.wanted
+
+    async def run(self) -> None:
+        """Search once with the present limit. A failure is kept, not raised; cancellation passes through."""
+        started = time.perf_counter()
+        self.rounds += 1
+        try:
+            self.hits = await self.search(self.limit)
+        except Exception as error:  # becomes a trace entry, or the raised error when every channel failed
+            self.error, self.open = error, False
+        finally:
+            self.seconds += time.perf_counter() - started
+
+    def settle(self, check: SecondCheck) -> None:
+        """Close when enough hits survived or the index holds no more; otherwise double the limit."""
+        self.survivors = check.survivors(self.hits)
+        exhausted = len(self.hits) < self.limit or self.limit >= MAX_LIMIT
+        if len(self.survivors) >= self.wanted or exhausted:
+            self.open = False
+        else:
+            self.limit = min(self.limit * 2, MAX_LIMIT)
+
+
+async def recall(channels: Sequence[Channel], check: SecondCheck) -> None:
+    """Run all channels concurrently, round by round; one statement checks the new hits of a round together.
+
+    Failed channels carry `error`. Where everything relevant could be pushed down, one round suffices.
+    """
+    while pending := [channel for channel in channels if channel.open]:
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(channel.run()) for channel in pending]
+        if any(task.cancelled() for task in tasks):
+            # A call that cancelled itself must not look like an index without hits.
+            raise asyncio.CancelledError
+        found = [channel for channel in pending if channel.error is None]
+        await check.admit(hit for channel in found for hit in channel.hits)
+        for channel in found:
+            channel.settle(check)
