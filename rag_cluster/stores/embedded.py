@@ -84,7 +84,7 @@ class EmbeddedStores:
         return self._ensure(self._postgres)
 
     def ensure_milvus(self) -> str:
-        """The URI of the running Milvus Lite, started when it is gone. StoreUnavailableError, MissingDependencyError."""
+        """The URI of the running Milvus Lite, started when it is gone. Errors as above."""
         return self._ensure(self._milvus)
 
     def up(self) -> EmbeddedStatus:
