@@ -1,0 +1,102 @@
+"""A document that stops: its failure row, and what a lost claim leaves behind."""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, replace
+
+from rag_cluster.domain.documents import Claim, DocumentStatus, OutboxKind, Receipt
+from rag_cluster.errors import ClaimLostError, ExternalServiceError, RagClusterError
+from rag_cluster.ingestion.write_path import WritePath
+from rag_cluster.telemetry import ERRORS_TOTAL
+
+log = logging.getLogger("rag_cluster.ingestion")
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Why a document stopped, as it stands in the ledger and in the run report."""
+
+    stage: str
+    error_type: str
+    message: str
+    permanent: bool
+
+    @classmethod
+    def of(cls, error: BaseException, stage: str) -> Failure:
+        """Stable type of an error. What is not ours is an internal_error, worth another try with the next release."""
+        if isinstance(error, RagClusterError):
+            return cls(stage, error.type, error.message, error.permanent)
+        log.error("unexpected error", exc_info=error, extra={"stage": stage})
+        return cls(stage, "internal_error", f"{type(error).__name__}: {error}"[:500], False)
+
+
+def failed(
+    write_path: WritePath,
+    knowledge_base_id: str,
+    uri: str,
+    document_id: str,
+    claim: Claim | None,
+    failure: Failure,
+    seconds: float = 0.0,
+) -> Receipt:
+    """Write a failure to the ledger and give its receipt. Without a claim there is nothing to write."""
+    write_path.metrics.count(ERRORS_TOTAL, stage=failure.stage, type=failure.error_type)
+    receipt = Receipt(
+        uri,
+        document_id,
+        "failed",
+        version=claim.version if claim else 0,
+        seconds=seconds,
+        stage=failure.stage,
+        error_type=failure.error_type,
+        message=failure.message,
+    )
+    if claim is None:
+        return receipt
+    try:
+        if not record_failure(write_path, claim, failure):
+            leave(write_path, knowledge_base_id, claim)
+            return replace(receipt, outcome="busy", error_type=None, message="the claim was lost")
+    except ExternalServiceError:
+        # The ledger itself is out of reach: the version stays unfinished, so that the next run resumes it.
+        log.warning("failure not written to the ledger", exc_info=True, extra={"uri": uri})
+    return receipt
+
+
+def record_failure(write_path: WritePath, claim: Claim, failure: Failure) -> bool:
+    """FAILED in the ledger. False when the claim is no longer ours, so that nothing was written."""
+    try:
+        write_path.retry.call(
+            lambda: write_path.ledger.fail(
+                claim,
+                stage=failure.stage,
+                error_type=failure.error_type,
+                message=failure.message,
+                permanent=failure.permanent,
+            )
+        )
+    except ClaimLostError:
+        return False
+    return True
+
+
+def leave(write_path: WritePath, knowledge_base_id: str, claim: Claim) -> None:
+    """After a lost claim: a delete is owed of what this owner wrote to other stores for a version nobody else owns.
+
+    A version of a deleted document, or one that failed, has no other owner; any other new owner writes the same ids
+    again. Version numbers are never reused, so the delete can never meet later rows.
+    """
+    catalog, outbox = write_path.catalog, write_path.outbox
+    document_id, payload = claim.document_id, {"version": claim.version}
+    deleted = write_path.retry.call(lambda: catalog.index_row_facts(document_id)) is None
+    if deleted:
+        outbox.add(OutboxKind.PURGE_VERSION, document_id, knowledge_base_id, payload)
+    if deleted or version_status(write_path, claim) is DocumentStatus.FAILED:
+        outbox.add(OutboxKind.INDEX_DELETE, document_id, knowledge_base_id, payload)
+
+
+def version_status(write_path: WritePath, claim: Claim) -> DocumentStatus | None:
+    """Where the claimed version stands now; None when it is gone."""
+    versions = write_path.retry.call(lambda: write_path.catalog.versions(claim.document_id))
+    return next((found.status for found in versions if found.version == claim.version), None)

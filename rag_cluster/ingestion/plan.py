@@ -1,0 +1,114 @@
+"""What is to do: list the inputs, ask the ledger, apply what needs no parsing. Reads no byte of any file."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import Any
+
+from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, SourceFile
+from rag_cluster.domain.ports import InputProblem
+from rag_cluster.errors import UnsupportedDocumentTypeError
+from rag_cluster.ingestion.write_path import WritePath
+
+BATCH = 1000
+"""Listed files per question to the ledger."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """A run's choices that decide what is to do."""
+
+    access: AccessAttributes | None = None
+    """Of every document of the run. None: a document keeps what it has."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    """Added to every document's metadata."""
+    chunking_strategy: str | None = None
+    retry_failed: bool = False
+    """Try again what failed permanently."""
+    verify_content: bool = False
+    """Read and hash every file, also those whose size and etag are unchanged."""
+
+
+def plan(
+    write_path: WritePath, knowledge_base_id: str, inputs: Iterable[str], options: PlanOptions = PlanOptions()
+) -> Iterator[PlannedFile | Receipt]:
+    """Stream over the inputs: a PlannedFile (PREPARE or INDEX) for what is to do, a Receipt for what is settled.
+
+    Access and metadata changes are applied here, at once. Memory is bounded by one batch.
+    """
+    listed: Iterator[SourceFile | InputProblem] = (
+        entry for location in inputs for entry in write_path.inputs.list(location)
+    )
+    while batch := list(islice(listed, BATCH)):
+        files: list[SourceFile] = []
+        fingerprints: list[str] = []
+        for entry in batch:
+            if isinstance(entry, InputProblem):
+                yield Receipt(entry.uri, "", "failed", stage="list", error_type=entry.error_type, message=entry.message)
+                continue
+            try:
+                fingerprints.append(write_path.content_fingerprint(entry.filename, options.chunking_strategy))
+            except UnsupportedDocumentTypeError as error:
+                yield Receipt(entry.uri, "", "skipped", stage="plan", error_type=error.type, message=error.message)
+                continue
+            files.append(_with_options(entry, options))
+        yield from _compare(write_path, knowledge_base_id, files, fingerprints, options)
+
+
+def _with_options(file: SourceFile, options: PlanOptions) -> SourceFile:
+    metadata = {**file.metadata, **options.metadata}
+    return replace(file, access=options.access or file.access, metadata=metadata)
+
+
+def _compare(
+    write_path: WritePath,
+    knowledge_base_id: str,
+    files: Sequence[SourceFile],
+    fingerprints: Sequence[str],
+    options: PlanOptions,
+) -> Iterator[PlannedFile | Receipt]:
+    if not files:
+        return
+    verdicts = write_path.retry.call(
+        lambda: write_path.ledger.compare(knowledge_base_id, files, fingerprints, retry_failed=options.retry_failed)
+    )
+    for planned in verdicts:
+        yield _settle(write_path, planned, options)
+
+
+def _settle(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -> PlannedFile | Receipt:
+    file, document_id = planned.file, planned.document_id
+    match planned.action:
+        case PlanAction.PREPARE | PlanAction.INDEX:
+            return planned
+        case PlanAction.SKIP_FAILED:
+            return Receipt(
+                file.uri,
+                document_id,
+                "skipped",
+                stage="plan",
+                error_type=planned.error_type,
+                message=planned.reason or "failed permanently on the same bytes before; --retry-failed tries again",
+            )
+        case PlanAction.ATTRIBUTES:
+            return _apply_attributes(write_path, planned, options)
+        case PlanAction.UNCHANGED:
+            if options.verify_content:
+                return replace(planned, action=PlanAction.PREPARE)
+            return Receipt(file.uri, document_id, "unchanged")
+
+
+def _apply_attributes(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -> Receipt:
+    # A listing without attributes states nothing: what a person set over HTTP must survive the next run.
+    file, document_id = planned.file, planned.document_id
+    access = file.access if options.access is not None or file.access != AccessAttributes() else None
+    metadata = file.metadata or None
+    if access is None and metadata is None:
+        return Receipt(file.uri, document_id, "unchanged")
+    started = time.perf_counter()
+    write_path.retry.call(lambda: write_path.catalog.update_document(document_id, access=access, metadata=metadata))
+    return Receipt(file.uri, document_id, "attributes", seconds=time.perf_counter() - started)

@@ -1,0 +1,82 @@
+"""The rows that travel between the stages: ids and bounds, never document bytes, texts or vectors.
+
+One Arrow schema for all of them (a kind and its fields as JSON), so that blocks of any stage can be mixed and an
+all-null column never changes a type.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from rag_cluster.domain.chunks import Part
+from rag_cluster.domain.documents import Claim, Receipt
+
+SCHEMA = pa.schema([("kind", pa.string()), ("fields", pa.string())])
+
+
+@dataclass(frozen=True, slots=True)
+class PreparedPart:
+    """One part on its way to the index, with what its document's receipt will say."""
+
+    knowledge_base_id: str
+    uri: str
+    document_id: str
+    version: int
+    owner: str
+    token: int
+    part: int
+    start: int
+    end: int
+    chunks: int
+    """Chunks of all parts of the document that this run has to index."""
+    pages: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+    """Spent on preparing the document."""
+    duplicate_of: str | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def claim(self) -> Claim:
+        """The claim under which the part is written."""
+        return Claim(self.document_id, self.version, self.owner, self.token)
+
+    @property
+    def slice(self) -> Part:
+        """The part as the ledger and the snapshot know it."""
+        return Part(self.document_id, self.version, self.part, self.start, self.end)
+
+
+@dataclass(frozen=True, slots=True)
+class PartDone:
+    """One part was written, or (chunks == 0) found written."""
+
+    document_id: str
+    chunks: int
+    tokens: int
+
+
+Row = PreparedPart | PartDone | Receipt
+_KINDS: dict[str, type[Any]] = {"part": PreparedPart, "done": PartDone, "receipt": Receipt}
+_NAMES = {kind: name for name, kind in _KINDS.items()}
+
+
+def to_table(rows: Iterable[Row]) -> pa.Table:
+    """Rows as an Arrow table of `SCHEMA`."""
+    rows = list(rows)
+    fields = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
+    return pa.table({"kind": [_NAMES[type(row)] for row in rows], "fields": fields}, schema=SCHEMA)
+
+
+def from_table(table: pa.Table) -> Iterator[Row]:
+    """Inverse of `to_table`."""
+    for kind, text in zip(table["kind"].to_pylist(), table["fields"].to_pylist(), strict=True):
+        fields = json.loads(text)
+        if "warnings" in fields:
+            fields["warnings"] = tuple(fields["warnings"])
+        yield _KINDS[kind](**fields)

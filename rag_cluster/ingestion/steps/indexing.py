@@ -1,0 +1,222 @@
+"""From parts to published versions: one embed call a batch, index upsert, PostgreSQL, part done (design section 5)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rag_cluster.domain.chunks import IndexRow, PartContent
+from rag_cluster.domain.documents import DocumentStatus, IndexRecord, OutboxKind, Receipt
+from rag_cluster.errors import ClaimLostError, ModelUnavailableError
+from rag_cluster.ingestion.failures import Failure, failed, leave, version_status
+from rag_cluster.ingestion.rows import PartDone, PreparedPart
+from rag_cluster.ingestion.steps.preparation import Stage
+from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
+from rag_cluster.telemetry import CHUNKS_TOTAL, DOCUMENTS_TOTAL, TOKENS_TOTAL
+
+if TYPE_CHECKING:
+    from rag_cluster.domain.ports import Matrix
+
+MAX_BATCH_CHUNKS = 1024
+"""Chunks of one embed call, at most: a part holds up to 256, and a call should not take minutes on a CPU."""
+
+
+def batches(parts: Sequence[PreparedPart], max_parts: int) -> Iterator[list[PreparedPart]]:
+    """Cut parts into batches of at most `max_parts` and `MAX_BATCH_CHUNKS`."""
+    batch: list[PreparedPart] = []
+    chunks = 0
+    for part in parts:
+        size = part.end - part.start
+        if batch and (len(batch) == max_parts or chunks + size > MAX_BATCH_CHUNKS):
+            yield batch
+            batch, chunks = [], 0
+        batch.append(part)
+        chunks += size
+    if batch:
+        yield batch
+
+
+def open_index(write_path: WritePath) -> IndexRecord:
+    """The index that this process's embedder fills, created when it is not there."""
+    embedder = write_path.embedder()
+    record = write_path.retry.call(lambda: write_path.catalog.ensure_index(embedder.fingerprint, embedder.dimension))
+    write_path.retry.call(lambda: write_path.index.ensure(record))
+    return record
+
+
+def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[PartDone | Receipt]:
+    """Embed and write parts of several documents as one batch: a PartDone for each, a Receipt for each document that
+    ends with it. Never raises for a document: when the batch fails, its parts are tried one by one."""
+    stage = Stage(write_path)
+    started = time.perf_counter()
+    try:
+        return index_batch(write_path, record, parts, stage)
+    except Exception as error:  # becomes the failure row of each document that also fails alone
+        if len(parts) > 1:
+            once = replace(write_path, retry=RetryPolicy(retries=0))
+            return [row for part in parts for row in index(once, record, [part])]
+        part, failure = parts[0], Failure.of(error, stage.name)
+        seconds = part.seconds + time.perf_counter() - started
+        return [failed(write_path, part.knowledge_base_id, part.uri, part.document_id, part.claim, failure, seconds)]
+
+
+def index_batch(
+    write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart], stage: Stage
+) -> list[PartDone | Receipt]:
+    """As `index`, but an error is the whole batch's and is raised; it belongs to `stage.name`."""
+    started = time.perf_counter()
+    stage.enter("read", 60)
+    todo, rows = _not_done(write_path, parts)
+    loaded = [_Loaded(part, write_path.retry.call(partial(_read, write_path, part)), vectors=None) for part in todo]
+    if not loaded:
+        return rows
+    stage.enter("embed", 65)
+    loaded = _embed(write_path, loaded)
+    stage.enter("index", 90)
+    owned, lost = _owned(write_path, loaded)
+    facts = _upsert(write_path, record, owned)
+    stage.enter("publish", 95)
+    seconds = (time.perf_counter() - started) / len(loaded)
+    for item in owned:
+        rows.extend(_complete(write_path, item, seconds))
+    _catch_up_access(write_path, owned, facts)
+    return rows + lost
+
+
+@dataclass(frozen=True, slots=True)
+class _Loaded:
+    part: PreparedPart
+    content: PartContent
+    vectors: Matrix | None
+    """(len(content.chunks), dimension), once embedded."""
+
+
+def _not_done(
+    write_path: WritePath, parts: Sequence[PreparedPart]
+) -> tuple[list[PreparedPart], list[PartDone | Receipt]]:
+    """The ledger is asked before anything is embedded: a part that is done costs nothing the second time."""
+    todo: list[PreparedPart] = []
+    rows: list[PartDone | Receipt] = []
+    pending: dict[tuple[str, int], set[int]] = {}
+    for part in parts:
+        version = (part.document_id, part.version)
+        if version not in pending:
+            found = write_path.retry.call(partial(write_path.ledger.pending_parts, *version))
+            pending[version] = {entry.index for entry in found}
+        if part.part in pending[version]:
+            todo.append(part)
+            continue
+        rows.append(PartDone(part.document_id, 0, 0))
+        if not pending[version]:
+            ready = version_status(write_path, part.claim) is DocumentStatus.READY
+            rows.append(_receipt(part, "ready") if ready else _busy(write_path, part, "publish"))
+    return todo, rows
+
+
+def _read(write_path: WritePath, part: PreparedPart) -> PartContent:
+    return write_path.snapshots.read_part(part.knowledge_base_id, part.slice)
+
+
+def _embed(write_path: WritePath, loaded: Sequence[_Loaded]) -> list[_Loaded]:
+    texts = [chunk.content for item in loaded for chunk in item.content.chunks]
+    vectors = write_path.retry.call(lambda: write_path.embedder().embed_documents(texts))
+    if len(vectors) != len(texts):
+        raise ModelUnavailableError(f"the embedder gave {len(vectors)} vectors for {len(texts)} texts")
+    embedded, start = [], 0
+    for item in loaded:
+        end = start + len(item.content.chunks)
+        embedded.append(replace(item, vectors=vectors[start:end]))
+        start = end
+    return embedded
+
+
+def _owned(write_path: WritePath, loaded: Sequence[_Loaded]) -> tuple[list[_Loaded], list[PartDone | Receipt]]:
+    """INDEXING for each version that is still ours, and a receipt for each that is not."""
+    held: dict[str, bool] = {}
+    lost: list[PartDone | Receipt] = []
+    for item in loaded:
+        document_id = item.part.document_id
+        if document_id not in held:
+            try:
+                write_path.retry.call(partial(write_path.ledger.set_status, item.part.claim, DocumentStatus.INDEXING))
+                held[document_id] = True
+            except ClaimLostError:
+                held[document_id] = False
+                lost.append(_busy(write_path, item.part, "index"))
+    return [item for item in loaded if held[item.part.document_id]], lost
+
+
+Facts = tuple[str, int, Mapping[str, Any]]
+
+
+def _upsert(write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded]) -> dict[str, Facts]:
+    """Index rows with the access facts of now; which facts were used, by document."""
+    facts: dict[str, Facts] = {}
+    rows: list[IndexRow] = []
+    matrices: list[Matrix] = []
+    for item in owned:
+        document_id = item.part.document_id
+        if document_id not in facts:
+            found = write_path.retry.call(partial(write_path.catalog.index_row_facts, document_id))
+            if found is None:
+                continue  # deleted since: complete_part will say so
+            facts[document_id] = found
+        source_id, access_key, metadata = facts[document_id]
+        rows.extend(IndexRow(chunk, source_id, access_key, metadata) for chunk in item.content.chunks)
+        if item.vectors is not None:
+            matrices.append(item.vectors)
+    if rows:
+        vectors = np.concatenate(matrices)
+        write_path.retry.call(lambda: write_path.index.upsert(record.collection, rows, vectors))
+    return facts
+
+
+def _complete(write_path: WritePath, item: _Loaded, seconds: float) -> list[PartDone | Receipt]:
+    """Chunks and parents to PostgreSQL, part done; the last part publishes, and only then is there a receipt."""
+    part, content = item.part, item.content
+    try:
+        published = write_path.retry.call(lambda: write_path.ledger.complete_part(part.claim, content))
+    except ClaimLostError:
+        return [_busy(write_path, part, "publish")]
+    tokens = sum(chunk.token_count for chunk in content.chunks)
+    write_path.metrics.count(CHUNKS_TOTAL, len(content.chunks))
+    write_path.metrics.count(TOKENS_TOTAL, tokens)
+    rows: list[PartDone | Receipt] = [PartDone(part.document_id, len(content.chunks), tokens)]
+    if published:
+        write_path.metrics.count(DOCUMENTS_TOTAL, outcome="ready")
+        rows.append(replace(_receipt(part, "ready"), chunks=part.chunks, tokens=tokens, seconds=part.seconds + seconds))
+    return rows
+
+
+def _catch_up_access(write_path: WritePath, owned: Sequence[_Loaded], used: Mapping[str, Facts]) -> None:
+    # Access changed between our reading it and the rows being there: that change's own outbox row may have run too
+    # early to see them, so another one is owed.
+    bases = {item.part.document_id: item.part.knowledge_base_id for item in owned}
+    for document_id, facts in used.items():
+        now = write_path.retry.call(partial(write_path.catalog.index_row_facts, document_id))
+        if now is not None and now != facts:
+            write_path.outbox.add(OutboxKind.INDEX_ACCESS, document_id, bases[document_id], {})
+
+
+def _receipt(part: PreparedPart, outcome: str) -> Receipt:
+    return Receipt(
+        part.uri,
+        part.document_id,
+        outcome,
+        version=part.version,
+        pages=part.pages,
+        bytes=part.bytes,
+        seconds=part.seconds,
+        duplicate_of=part.duplicate_of,
+        warnings=part.warnings,
+    )
+
+
+def _busy(write_path: WritePath, part: PreparedPart, stage: str) -> Receipt:
+    leave(write_path, part.knowledge_base_id, part.claim)
+    return replace(_receipt(part, "busy"), stage=stage, message="the claim was lost or the document deleted")

@@ -1,0 +1,101 @@
+"""What the write path needs from the outside, as ports, and how it meets an outage.
+
+`wiring` builds one `WritePath` per process (driver, actor, upload worker); nothing here knows a vendor. Engines are
+given as callables, so that a process loads only what it uses: the driver of a run with nothing to do loads none.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Protocol, TypeVar
+
+from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_exponential
+
+from rag_cluster.domain import ids
+from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
+from rag_cluster.domain.ports import (
+    Catalog,
+    Chunker,
+    ChunkIndex,
+    Embedder,
+    InputFiles,
+    Ledger,
+    MetricSink,
+    ObjectStore,
+    Outbox,
+    SnapshotStore,
+    Tokenizer,
+)
+from rag_cluster.errors import ExternalServiceError
+from rag_cluster.telemetry import NullMetrics
+
+T = TypeVar("T")
+log = logging.getLogger("rag_cluster.ingestion")
+
+
+class Parser(Protocol):
+    """The isolated child, seen from outside: any format, time and memory limited."""
+
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        """Blocks of a local file. A DocumentError subclass when the content is at fault."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """Bounded exponential backoff for outages of stores, models and sources."""
+
+    retries: int = 3
+    min_wait: float = 1.0
+    max_wait: float = 10.0
+
+    def call(self, function: Callable[[], T]) -> T:
+        """The function's result. An ExternalServiceError is retried; the last one is raised as it is."""
+        attempts = Retrying(
+            retry=retry_if_exception_type(ExternalServiceError),
+            stop=stop_after_attempt(self.retries + 1),
+            wait=wait_exponential(multiplier=self.min_wait, max=self.max_wait),
+            before_sleep=before_sleep_log(log, logging.WARNING),
+            reraise=True,
+        )
+        return attempts(function)
+
+
+@dataclass(frozen=True, slots=True)
+class WritePath:
+    """Ports and choices of one process of the write path. Not shared between threads that embed or parse."""
+
+    ledger: Ledger
+    catalog: Catalog
+    outbox: Outbox
+    inputs: InputFiles
+    objects: ObjectStore
+    snapshots: SnapshotStore
+    index: ChunkIndex
+    parser: Callable[[], Parser]
+    """Called for each document: return the same one again, made at the first call."""
+    parser_info: Callable[[str], tuple[str, str]]
+    """(name, version) of the parser of a filename. UnsupportedDocumentTypeError when there is none."""
+    chunker: Callable[[str | None], Chunker]
+    """The chunker of a strategy name; None is the configured default. InvalidSettingError for an unknown one."""
+    tokenizer: Tokenizer
+    embedder: Callable[[], Embedder]
+    """Called for each batch: return the same one again, loaded at the first call."""
+    metrics: MetricSink = field(default_factory=NullMetrics)
+    lease_seconds: float = 30.0
+    retry: RetryPolicy = RetryPolicy()
+    max_file_bytes: int = 200 * 1024 * 1024
+
+    def content_fingerprint(self, filename: str, strategy: str | None) -> str:
+        """What decides the chunks of this file's bytes. UnsupportedDocumentTypeError without a parser."""
+        parser, version = self.parser_info(filename)
+        chunker = self.chunker(strategy)
+        return ids.content_fingerprint(
+            parser=parser,
+            parser_version=version,
+            chunker=chunker.name,
+            parameters=chunker.parameters,
+            tokenizer=self.tokenizer.name,
+        )
