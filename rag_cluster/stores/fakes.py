@@ -1,0 +1,183 @@
+"""Stores in memory, for tests and for measuring a pipeline without its stores. They pass the ports' contract suites."""
+
+from __future__ import annotations
+
+import math
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from rag_cluster.domain.access import AccessFilter
+from rag_cluster.domain.chunks import IndexRow
+from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.retrieval import Hit
+from rag_cluster.errors import IndexMismatchError
+from rag_cluster.stores.milvus_filters import alternatives, compile_filter, matches_nothing
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
+
+    from rag_cluster.domain.ports import Matrix
+
+_WORD = re.compile(r"[㐀-鿿]+|\w+")
+_K1, _B = 1.5, 0.75
+
+
+@dataclass
+class _Collection:
+    dimension: int
+    fingerprint: str
+    rows: dict[str, tuple[IndexRow, npt.NDArray[np.float32], Counter[str]]]
+
+
+class MemoryChunkIndex:
+    """`ChunkIndex` in one process: exact cosine, small BM25 over words and Chinese character pairs. Thread-safe."""
+
+    def __init__(self) -> None:
+        self._collections: dict[str, _Collection] = {}
+        self._lock = threading.RLock()
+
+    def ensure(self, index: IndexRecord) -> None:
+        """Create the collection or check its dimension and embedder. IndexMismatchError."""
+        with self._lock:
+            empty = _Collection(index.dimension, index.embedder_fingerprint, {})
+            found = self._collections.setdefault(index.collection, empty)
+        if (found.dimension, found.fingerprint) != (index.dimension, index.embedder_fingerprint):
+            raise IndexMismatchError(f"Collection {index.collection} holds other vectors than {index}")
+
+    def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
+        """Write rows, replacing those of the same chunk id."""
+        if not rows:
+            return
+        found = self._collection(collection)
+        if vectors.shape != (len(rows), found.dimension):
+            raise IndexMismatchError(f"{collection} takes ({len(rows)}, {found.dimension}), not {vectors.shape}")
+        with self._lock:
+            for row, vector in zip(rows, vectors, strict=True):
+                found.rows[row.chunk.id] = (row, np.array(vector, np.float32), Counter(_terms(row.chunk.content)))
+
+    def delete(
+        self, collection: str, document_id: str, *, version: int | None = None, max_version: int | None = None
+    ) -> None:
+        """Delete a document's rows of one version, up to one, or all."""
+
+        def doomed(row: IndexRow) -> bool:
+            return (
+                row.chunk.document_id == document_id
+                and (version is None or row.chunk.version == version)
+                and (max_version is None or row.chunk.version <= max_version)
+            )
+
+        with self._lock:
+            if found := self._collections.get(collection):
+                found.rows = {key: entry for key, entry in found.rows.items() if not doomed(entry[0])}
+
+    def update_access(self, collection: str, document_id: str, *, access_key: int, metadata: Mapping[str, Any]) -> None:
+        """Rewrite the push-down fields of a document's rows."""
+        with self._lock:
+            if found := self._collections.get(collection):
+                for key, (row, vector, terms) in found.rows.items():
+                    if row.chunk.document_id == document_id:
+                        changed = replace(row, access_key=access_key, document_metadata=dict(metadata))
+                        found.rows[key] = (changed, vector, terms)
+
+    def chunk_ids(self, collection: str, document_id: str) -> dict[str, int]:
+        """chunk id -> version of every row of a document."""
+        with self._lock:
+            found = self._collections.get(collection)
+            rows = [row for row, _, _ in found.rows.values()] if found else []
+        return {row.chunk.id: row.chunk.version for row in rows if row.chunk.document_id == document_id}
+
+    def flush(self, collection: str) -> None:
+        """Nothing to do."""
+
+    async def search_dense(
+        self, collection: str, vector: Sequence[float], access: AccessFilter, limit: int
+    ) -> list[Hit]:
+        """Nearest rows by cosine, best first."""
+        if matches_nothing(access) or limit <= 0:
+            return []
+        query = np.asarray(vector, np.float32)
+        if query.shape != (self._collection(collection).dimension,):
+            raise IndexMismatchError(f"{collection} is not searched with {query.shape[0]} dimensions")
+
+        def cosine(entry: tuple[IndexRow, npt.NDArray[np.float32], Counter[str]]) -> float:
+            return float(entry[1] @ query / (np.linalg.norm(entry[1]) * np.linalg.norm(query) or 1.0))
+
+        return self._ranked(collection, access, limit, cosine)
+
+    async def search_sparse(self, collection: str, text: str, access: AccessFilter, limit: int) -> list[Hit]:
+        """Best BM25 rows, best first."""
+        if matches_nothing(access) or limit <= 0:
+            return []
+        found = self._collection(collection)
+        query = set(_terms(text))
+        with self._lock:
+            documents = [terms for _, _, terms in found.rows.values()]
+        mean = sum(terms.total() for terms in documents) / max(len(documents), 1) or 1.0
+        weight = {}
+        for term in query:
+            containing = sum(1 for terms in documents if term in terms)
+            weight[term] = math.log(1 + (len(documents) - containing + 0.5) / (containing + 0.5))
+
+        def bm25(entry: tuple[IndexRow, npt.NDArray[np.float32], Counter[str]]) -> float | None:
+            terms = entry[2]
+            shared = query & terms.keys()
+            if not shared:
+                return None
+            length = _K1 * (1 - _B + _B * terms.total() / mean)
+            return sum(weight[term] * terms[term] * (_K1 + 1) / (terms[term] + length) for term in shared)
+
+        return self._ranked(collection, access, limit, bm25)
+
+    def _collection(self, name: str) -> _Collection:
+        try:
+            return self._collections[name]
+        except KeyError:
+            raise IndexMismatchError(f"The collection {name} does not exist") from None
+
+    def _ranked(
+        self,
+        collection: str,
+        access: AccessFilter,
+        limit: int,
+        score: Callable[[tuple[IndexRow, npt.NDArray[np.float32], Counter[str]]], float | None],
+    ) -> list[Hit]:
+        compile_filter(access)  # refuses what Milvus refuses
+        with self._lock:
+            entries = [entry for entry in self._collection(collection).rows.values() if _passes(entry[0], access)]
+        hits = [
+            Hit(entry[0].chunk.id, entry[0].chunk.document_id, entry[0].chunk.version, value)
+            for entry in entries
+            if (value := score(entry)) is not None
+        ]
+        return sorted(hits, key=lambda hit: -hit.score)[:limit]
+
+
+def _passes(row: IndexRow, access: AccessFilter) -> bool:
+    chunk = row.chunk
+    return (
+        chunk.knowledge_base_id == access.knowledge_base_id
+        and row.access_key in access.access_keys
+        and (access.source_ids is None or row.source_id in access.source_ids)
+        and (access.document_ids is None or chunk.document_id in access.document_ids)
+        and all(
+            name in row.document_metadata and row.document_metadata[name] in alternatives(value)
+            for name, value in access.metadata.items()
+        )
+    )
+
+
+def _terms(text: str) -> list[str]:
+    terms: list[str] = []
+    for word in _WORD.findall(text.lower()):
+        if "㐀" <= word[0] <= "鿿" and len(word) > 1:
+            terms.extend(word[i : i + 2] for i in range(len(word) - 1))
+        else:
+            terms.append(word)
+    return terms

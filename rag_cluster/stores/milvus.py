@@ -1,0 +1,369 @@
+"""The chunk index on Milvus: a server by URI, or Milvus Lite on its Unix socket.
+
+One collection per embedder. Rows hold what a filter needs and nothing else that PostgreSQL is asked for anyway.
+Vectors are compared by cosine; BM25 runs on `text` with a Chinese tokenizer, lower-cased, so that both languages match.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import weakref
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from operator import methodcaller
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from grpc import RpcError
+from pymilvus import AsyncMilvusClient, MilvusClient
+from pymilvus.exceptions import MilvusException
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception, stop_after_attempt
+from tenacity.wait import wait_random_exponential
+
+from rag_cluster.domain.access import AccessFilter
+from rag_cluster.domain.chunks import IndexRow
+from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.retrieval import Hit
+from rag_cluster.errors import IndexMismatchError, InternalError, StoreUnavailableError
+from rag_cluster.stores.milvus_filters import compile_filter, matches_nothing, string
+from rag_cluster.stores.milvus_schema import IndexOptions, bounded_text, collection_schema, search_parameters
+
+if TYPE_CHECKING:
+    from rag_cluster.domain.ports import Matrix
+
+T = TypeVar("T")
+MAX_LIMIT = 16_384
+"""The most rows that Milvus returns for one search."""
+_ROWS_PER_CALL = 512  # with the longest texts still below a server's message limit of 64 MiB
+_CONNECT_SECONDS = 5.0
+_ATTEMPTS = 4
+_NO_COLLECTION = 100
+_OUTAGES = ("UNAVAILABLE", "Fail connecting", "too_many_pings", "GOAWAY", "Socket closed", "Connection reset")
+_CHANNEL = {
+    # A server that was just started again is tried at once, not after a backoff that another client earned.
+    "grpc.use_local_subchannel_pool": 1,
+    "grpc.initial_reconnect_backoff_ms": 50,
+    "grpc.min_reconnect_backoff_ms": 50,
+    "grpc.max_reconnect_backoff_ms": 1000,
+}
+_log = logging.getLogger(__name__)
+
+
+class MilvusChunkIndex:
+    """`ChunkIndex` on Milvus. Connects at first use, so that it can be pickled; safe for threads and event loops."""
+
+    def __init__(
+        self,
+        uri: str,
+        token: str = "",
+        *,
+        timeout: float = 30.0,
+        index_type: str = "auto",
+        index_params: Mapping[str, int | float | str] | None = None,
+        mmap: bool = False,
+        replicas: int = 1,
+        revive: Callable[[], str] | None = None,
+    ) -> None:
+        """uri: http(s)://host:port, unix:/path:port, or "" to ask revive.
+
+        revive: starts the server again when it is gone and tells its URI (`EmbeddedStores.ensure_milvus`).
+        """
+        self._uri = uri
+        self._token = token
+        self._timeout = timeout
+        self._options = IndexOptions(index_type, dict(index_params or {}), mmap, replicas)
+        self._revive = revive
+        self._open()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Everything but the connections."""
+        return {name: vars(self)[name] for name in ("_uri", "_token", "_timeout", "_options", "_revive")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
+
+    def _open(self) -> None:
+        logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs stack traces of what we handle
+        self._lock = threading.Lock()
+        self._client: MilvusClient | None = None
+        self._async_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncMilvusClient] = (
+            weakref.WeakKeyDictionary()
+        )
+        self._dimensions: dict[str, int] = {}
+        self._lite: bool | None = None
+
+    # -- writing -----------------------------------------------------------------------------------------------------
+
+    def ensure(self, index: IndexRecord) -> None:
+        """Create the collection with its indexes and load it, or check it. IndexMismatchError."""
+        self._call(lambda client: self._ensure(client, index))
+
+    def _ensure(self, client: MilvusClient, index: IndexRecord) -> None:
+        name = index.collection
+        if not client.has_collection(name, timeout=self._timeout):
+            schema = collection_schema(index.dimension, index.embedder_fingerprint)
+            properties = {"mmap.enabled": True} if self._options.mmap and not self._is_lite(client) else {}
+            try:
+                client.create_collection(
+                    name, schema=schema, properties=properties, consistency_level="Strong", timeout=self._timeout
+                )
+            except MilvusException:
+                if not client.has_collection(name, timeout=self._timeout):
+                    raise  # else another process was faster
+        dimension, fingerprint = _describe(client.describe_collection(name, timeout=self._timeout))
+        if dimension != index.dimension or (fingerprint and fingerprint != index.embedder_fingerprint):
+            raise IndexMismatchError(
+                f"Collection {name} holds {dimension}-dimensional vectors of embedder {fingerprint or 'unknown'}; "
+                f"the settings name {index.dimension} dimensions of {index.embedder_fingerprint}"
+            )
+        self._dimensions[name] = dimension
+        # Every time: a process that died after creating the collection leaves it without indexes.
+        lite = self._is_lite(client)
+        wanted = self._options.index_params(lite=lite)
+        present = set(client.list_indexes(name))
+        for parameters in wanted:
+            if parameters.field_name not in present:
+                single = MilvusClient.prepare_index_params()
+                single.append(parameters)
+                client.create_index(name, single, timeout=self._timeout)
+        client.load_collection(
+            name, timeout=self._timeout, **({} if lite else {"replica_number": self._options.replicas})
+        )
+
+    def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
+        """Write rows, replacing those of the same chunk id. The longest text that Milvus takes is 65,535 bytes."""
+        if not rows:
+            return
+        dimension = self._dimension(collection)
+        if vectors.shape != (len(rows), dimension):
+            raise IndexMismatchError(
+                f"{collection} takes vectors of shape ({len(rows)}, {dimension}), not {tuple(vectors.shape)}"
+            )
+        # A request with one id twice would leave both rows.
+        records = {row.chunk.id: _record(row, vector) for row, vector in zip(rows, vectors, strict=True)}
+        self._write(collection, list(records.values()))
+
+    def _write(self, collection: str, records: Sequence[Mapping[str, Any]], **options: Any) -> None:
+        for start in range(0, len(records), _ROWS_PER_CALL):
+            batch = records[start : start + _ROWS_PER_CALL]
+            self._call(methodcaller("upsert", collection, batch, timeout=self._timeout, **options))
+
+    def delete(
+        self, collection: str, document_id: str, *, version: int | None = None, max_version: int | None = None
+    ) -> None:
+        """Delete a document's rows of one version, up to one, or all. What is not there is no error."""
+        expression = f"document_id == {string(document_id)}"
+        if version is not None:
+            expression += f" and version == {int(version)}"
+        if max_version is not None:
+            expression += f" and version <= {int(max_version)}"
+        self._call(
+            lambda client: client.delete(collection, filter=expression, timeout=self._timeout), missing_collection=None
+        )
+
+    def update_access(self, collection: str, document_id: str, *, access_key: int, metadata: Mapping[str, Any]) -> None:
+        """Rewrite access_key and metadata of a document's rows; vectors and texts stay as they are."""
+        changed = {"access_key": access_key, "metadata": dict(metadata)}
+        records = [{"id": chunk_id, **changed} for chunk_id in self.chunk_ids(collection, document_id)]
+        self._write(collection, records, partial_update=True)
+
+    def chunk_ids(self, collection: str, document_id: str) -> dict[str, int]:
+        """chunk id -> version of every row of a document; empty without the collection."""
+
+        def read(client: MilvusClient) -> dict[str, int]:
+            found: dict[str, int] = {}
+            iterator = client.query_iterator(
+                collection,
+                batch_size=1000,
+                filter=f"document_id == {string(document_id)}",
+                output_fields=["id", "version"],
+                consistency_level="Strong",
+                timeout=self._timeout,
+            )
+            try:
+                while batch := iterator.next():
+                    found.update((row["id"], row["version"]) for row in batch)
+            finally:
+                iterator.close()
+            return found
+
+        return self._call(read, missing_collection={})
+
+    def flush(self, collection: str) -> None:
+        """Seal recent rows: Milvus Lite searches unsealed ones by brute force. A server does this by itself."""
+
+        def seal(client: MilvusClient) -> None:
+            if self._is_lite(client):
+                client.flush(collection, timeout=max(self._timeout, 300.0))
+                client.load_collection(collection, timeout=max(self._timeout, 300.0))
+
+        self._call(seal, missing_collection=None)
+
+    # -- searching ---------------------------------------------------------------------------------------------------
+
+    async def search_dense(
+        self, collection: str, vector: Sequence[float], access: AccessFilter, limit: int
+    ) -> list[Hit]:
+        """Nearest rows by cosine, best first."""
+        if matches_nothing(access) or limit <= 0:
+            return []
+        dimension = self._dimensions.get(collection)
+        if dimension is None:
+            description = await self._call_async(
+                collection, lambda client: client.describe_collection(collection, timeout=self._timeout)
+            )
+            dimension = self._dimensions[collection] = _describe(description)[0]
+        if len(vector) != dimension:
+            raise IndexMismatchError(f"{collection} is searched with {dimension} dimensions, not {len(vector)}")
+        query = [float(value) for value in vector]
+        return await self._search(collection, "dense", query, access, limit)
+
+    async def search_sparse(self, collection: str, text: str, access: AccessFilter, limit: int) -> list[Hit]:
+        """Best BM25 rows, best first; the score is positive and comparable within one result only."""
+        if matches_nothing(access) or limit <= 0 or not text.strip():
+            return []
+        return await self._search(collection, "sparse", bounded_text(text), access, limit)
+
+    async def _search(self, collection: str, field: str, query: Any, access: AccessFilter, limit: int) -> list[Hit]:
+        limit = min(limit, MAX_LIMIT)
+        expression = compile_filter(access)
+        parameters = search_parameters(field, self._options.index_type, limit)
+        found = await self._call_async(
+            collection,
+            lambda client: client.search(
+                collection,
+                data=[query],
+                anns_field=field,
+                filter=expression,
+                limit=limit,
+                output_fields=["document_id", "version"],
+                search_params=parameters,
+                consistency_level="Strong",
+                timeout=self._timeout,
+            ),
+        )
+        return [
+            Hit(
+                chunk_id=row["id"],
+                document_id=row["entity"]["document_id"],
+                version=int(row["entity"]["version"]),
+                # Milvus Lite tells BM25 scores negated, a server does not.
+                score=abs(row["distance"]) if field == "sparse" else float(row["distance"]),
+            )
+            for row in (found[0] if found else [])
+        ]
+
+    # -- connections -------------------------------------------------------------------------------------------------
+
+    def _is_lite(self, client: MilvusClient) -> bool:
+        if self._lite is None:
+            self._lite = "lite" in client.get_server_version(timeout=self._timeout)
+        return self._lite
+
+    def _dimension(self, collection: str) -> int:
+        if collection not in self._dimensions:
+            description = self._call(lambda client: client.describe_collection(collection, timeout=self._timeout))
+            self._dimensions[collection] = _describe(description)[0]
+        return self._dimensions[collection]
+
+    def _connect(self) -> MilvusClient:
+        with self._lock:
+            if self._client is None:
+                self._client = MilvusClient(**self._connection())
+            return self._client
+
+    def _connect_async(self) -> AsyncMilvusClient:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._async_clients:
+                self._async_clients[loop] = AsyncMilvusClient(**self._connection())
+            return self._async_clients[loop]
+
+    def _connection(self) -> dict[str, Any]:
+        if not self._uri and self._revive is not None:
+            self._uri = self._revive()
+        return {
+            "uri": self._uri,
+            "token": self._token,
+            "timeout": _CONNECT_SECONDS,
+            "grpc_options": _CHANNEL,
+            "dedicated": True,
+        }
+
+    def _call(self, operation: Callable[[MilvusClient], T], *, missing_collection: Any = ...) -> T:
+        """Run an operation, again after an outage. missing_collection: the result when there is no collection."""
+        retrying = Retrying(before_sleep=lambda state: self._after_outage(state), **_RETRY)
+        try:
+            return retrying(lambda: operation(self._connect()))
+        except (MilvusException, RpcError) as error:
+            if missing_collection is not ... and getattr(error, "code", None) == _NO_COLLECTION:
+                return missing_collection  # type: ignore[no-any-return]
+            raise _translated(error) from error
+
+    async def _call_async(self, collection: str, operation: Callable[[AsyncMilvusClient], Awaitable[T]]) -> T:
+        async def revive(state: RetryCallState) -> None:
+            await asyncio.to_thread(self._after_outage, state)
+
+        async def attempt() -> T:
+            return await operation(self._connect_async())
+
+        try:
+            return await AsyncRetrying(before_sleep=revive, **_RETRY)(attempt)
+        except (MilvusException, RpcError) as error:
+            raise _translated(error) from error
+
+    def _after_outage(self, state: RetryCallState) -> None:
+        _log.warning("Milvus did not answer, attempt %d", state.attempt_number, extra={"uri": self._uri})
+        if self._revive is None:
+            return
+        uri = self._revive()
+        with self._lock:
+            if uri != self._uri:
+                self._uri, self._client = uri, None
+                self._async_clients.clear()
+
+
+def _is_outage(error: BaseException) -> bool:
+    return isinstance(error, (MilvusException, RpcError)) and any(sign in str(error) for sign in _OUTAGES)
+
+
+_RETRY: dict[str, Any] = {
+    "stop": stop_after_attempt(_ATTEMPTS),
+    "wait": wait_random_exponential(multiplier=0.2, max=2.0),
+    "retry": retry_if_exception(_is_outage),
+    "reraise": True,
+}
+
+
+def _translated(error: Exception) -> Exception:
+    if getattr(error, "code", None) == _NO_COLLECTION:
+        return IndexMismatchError(
+            f"The collection does not exist; it is rebuilt from the snapshots by a re-embed: {error}"
+        )
+    if "exceeds max_length" in str(error):
+        return InternalError(f"Milvus refused a row: {error}")
+    return StoreUnavailableError(f"Milvus: {error}")
+
+
+def _describe(description: Mapping[str, Any]) -> tuple[int, str]:
+    """(dimension, embedder fingerprint or "") of a described collection."""
+    dense = next((field for field in description["fields"] if field["name"] == "dense"), None)
+    if dense is None:
+        raise IndexMismatchError(f"Collection {description.get('collection_name')} was not made by this project")
+    return int(dense["params"]["dim"]), str(description.get("description") or "")
+
+
+def _record(row: IndexRow, vector: Any) -> dict[str, Any]:
+    chunk = row.chunk
+    return {
+        "id": chunk.id,
+        "knowledge_base_id": chunk.knowledge_base_id,
+        "document_id": chunk.document_id,
+        "source_id": row.source_id,
+        "version": chunk.version,
+        "access_key": row.access_key,
+        "metadata": dict(row.document_metadata),
+        "text": bounded_text(chunk.content),
+        "dense": vector,
+    }
