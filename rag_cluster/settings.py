@@ -6,13 +6,16 @@ Precedence: arguments, then environment (`RAG_` prefix) and `.env`, then the YAM
 
 from __future__ import annotations
 
+import importlib
 import os
 from functools import lru_cache
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from pydantic import Field, SecretStr, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict, YamlConfigSettingsSource
+
+from rag_cluster.errors import InvalidSettingError
 
 
 class Settings(BaseSettings):
@@ -157,3 +160,12 @@ class Settings(BaseSettings):
 def get_settings() -> Settings:
     """The process's settings, read once."""
     return Settings()
+
+
+def load_reference(reference: str) -> Any:
+    """What a setting of the form module:Class names. InvalidSettingError when there is no such thing."""
+    module, _, name = reference.partition(":")
+    try:
+        return getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise InvalidSettingError(f"{reference!r} cannot be imported as module:Class: {error}") from error
