@@ -1,0 +1,38 @@
+"""DOCX by its XML: styles, numbering, tables, notes, boxes, revisions, equations, drawings (issue: parsing)."""
+
+from __future__ import annotations
+
+from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
+from rag_cluster.parsing.base import BlockBuilder
+from rag_cluster.parsing.docx.body import BodyReader
+from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.ooxml import Package, find
+
+
+class DocxParser:
+    """Word documents, strict or transitional.
+
+    Headers, footers, comments, deleted and hidden text, prompts and generated tables of contents are left out;
+    insertions, notes, text boxes, charts and SmartArt are in. Notes stand as "[^1]: ..." behind the paragraph that
+    refers to them as "[^1]".
+    """
+
+    name = "docx"
+    version = "1"
+    extensions = frozenset({".docx", ".docm", ".dotx", ".dotm"})
+
+    def __init__(self, limits: ParseLimits = ParseLimits()) -> None:
+        self._limits = limits
+
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        """Blocks of the document's body in reading order; locators hold the heading path."""
+        with Package(source, self._limits) as package:
+            part = package.main_part("word/document.xml")
+            builder = BlockBuilder(source)
+            body = find(package.xml(part), "w:body")
+            if body is not None:
+                BodyReader(package, part, builder).read(body)
+            return builder.build(package.properties())
+
+
+__all__ = ["DocxParser"]

@@ -1,0 +1,225 @@
+"""The text of one DOCX paragraph as the reader of the final document sees it: no deletions, field codes or comments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+from rag_cluster.parsing.docx.styles import Styles
+from rag_cluster.parsing.equations import equation_text
+from rag_cluster.parsing.ooxml import alternatives, find, local_name, on_off, qn
+
+_SKIPPED = frozenset({
+    "pPr", "rPr", "del", "moveFrom", "instrText", "delText", "delInstrText", "commentReference", "annotationRef",
+    "footnoteRef", "endnoteRef", "separator", "continuationSeparator", "sdtPr", "sdtEndPr", "proofErr", "rt", "fldData",
+    "tblPr", "sectPr", "softHyphen", "lastRenderedPageBreak",
+})  # fmt: skip
+_LITERALS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
+_OBJECTS = frozenset({"drawing", "pict", "object"})
+_CONTENT = frozenset({"t", "pic", "imagedata", "chart", "relIds", "textpath", "oMath"})
+# What the Wingdings faces draw at these places.
+_SYMBOLS = {"F0FE": "☒", "F0FD": "☒", "F0A8": "☐", "F06F": "☐", "F0FC": "✓", "F0FB": "✗", "F0E0": "→", "F0DF": "←",
+            "F0E8": "→", "F04A": "☺", "F0B7": "•", "F0A7": "▪", "F052": "☑", "F0A3": "☐", "F0B0": "°", "F0B1": "±",
+            "F0B3": "≥", "F0B4": "×", "F0D7": "·", "F0B8": "÷", "F0B9": "≠", "F0BB": "≈", "F044": "Δ", "F057": "Ω",
+            "F06D": "μ", "F070": "π", "F053": "Σ", "F061": "α", "F062": "β", "F067": "γ"}  # fmt: skip
+
+
+@dataclass(slots=True)
+class Inline:
+    """Text and what hangs on it: drawings to be shown after the paragraph, notes that it refers to."""
+
+    parts: list[str] = field(default_factory=list)
+    objects: list[Any] = field(default_factory=list)
+    notes: list[tuple[str, str]] = field(default_factory=list)
+    """(kind, id): kind is "footnote" or "endnote"."""
+    plain: int = 0
+    """Visible characters in a proportional face; 0 with text means that all of it is monospaced."""
+    regular: int = 0
+    """Visible characters that are not bold."""
+
+    @property
+    def text(self) -> str:
+        """The paragraph's text, with its line breaks."""
+        return "".join(self.parts).strip()
+
+    def prepend(self, other: Inline) -> None:
+        """Put another paragraph's content before this one's: the mark between them was deleted."""
+        self.parts[:0] = other.parts
+        self.objects[:0] = other.objects
+        self.notes[:0] = other.notes
+        self.plain += other.plain
+        self.regular += other.regular
+
+
+@dataclass(slots=True)
+class _Field:
+    instruction: str = ""
+    in_result: bool = False
+    form: Any = None
+
+
+class InlineReader:
+    """Reads paragraphs one after the other: a field such as a table of contents may span many of them."""
+
+    def __init__(self, styles: Styles) -> None:
+        self._styles = styles
+        self._fields: list[_Field] = []
+        self.note_marks: dict[tuple[str, str], str] = {}
+
+    def read(self, paragraph: Any) -> Inline:
+        """A w:p."""
+        inline = Inline()
+        style = find(paragraph, "w:pPr/w:pStyle")
+        style_id = None if style is None else style.get(qn("w:val"))
+        for child in paragraph:
+            self._walk(child, inline, style_id)
+        # A field whose code never ends in this paragraph is damaged; what follows it is text again.
+        while self._fields and not self._fields[-1].in_result:
+            self._fields.pop()
+        return inline
+
+    @property
+    def _hidden(self) -> bool:
+        return any(not f.in_result or is_contents_field(f.instruction) for f in self._fields)
+
+    def _walk(self, node: Any, inline: Inline, style_id: str | None) -> None:
+        name = local_name(node)
+        if name in _SKIPPED:
+            return
+        if name == "r" and node.tag == qn("w:r"):
+            self._run(node, inline, style_id)
+        elif name in ("oMath", "oMathPara"):
+            if not self._hidden:
+                inline.parts.append(f" {equation_text(node)} " if name == "oMath" else equation_text(node))
+        elif name == "AlternateContent":
+            for child in shown_branch(node):
+                self._walk(child, inline, style_id)
+        elif name == "sdt":
+            self._content_control(node, inline, style_id)
+        elif name == "fldSimple":
+            if not is_contents_field(node.get(qn("w:instr"), "")):
+                for child in node:
+                    self._walk(child, inline, style_id)
+        elif name in _OBJECTS:
+            inline.objects.append(node)
+        else:
+            for child in node:
+                self._walk(child, inline, style_id)
+
+    def _content_control(self, node: Any, inline: Inline, style_id: str | None) -> None:
+        properties = find(node, "w:sdtPr")
+        box = find(properties, "w14:checkbox")
+        if box is not None:
+            checked = find(box, "w14:checked")
+            inline.parts.append("☒" if checked is not None and checked.get(qn("w14:val")) in ("1", "true") else "☐")
+            inline.plain += 1
+        elif not is_placeholder(properties):
+            for child in find(node, "w:sdtContent") if find(node, "w:sdtContent") is not None else ():
+                self._walk(child, inline, style_id)
+
+    def _run(self, run: Any, inline: Inline, style_id: str | None) -> None:
+        properties = find(run, "w:rPr")
+        character_style = find(properties, "w:rStyle")
+        run_style = None if character_style is None else character_style.get(qn("w:val"))
+        if self._styles.switch("w:vanish", style_id, run_style, properties):
+            return
+        before = len(inline.parts)
+        for child in run:
+            self._run_child(child, inline, style_id)
+        written = sum(len("".join(part.split())) for part in inline.parts[before:])
+        if written and not self._styles.monospace(style_id, run_style, properties):
+            inline.plain += written
+        if written and not self._styles.switch("w:b", style_id, run_style, properties):
+            inline.regular += written
+
+    def _run_child(self, node: Any, inline: Inline, style_id: str | None) -> None:
+        name = local_name(node)
+        if name == "fldChar":
+            self._field_mark(node, inline)
+        elif name == "instrText":
+            if self._fields:
+                self._fields[-1].instruction += node.text or ""
+        elif name in _SKIPPED or self._hidden:
+            return
+        elif name == "t":
+            inline.parts.append(node.text or "")
+        elif name in _LITERALS:
+            inline.parts.append(_LITERALS[name])
+        elif name == "br":
+            inline.parts.append("\n" if node.get(qn("w:type"), "textWrapping") == "textWrapping" else " ")
+        elif name == "sym":
+            inline.parts.append(_symbol(node.get(qn("w:char"), "")))
+        elif name in ("footnoteReference", "endnoteReference"):
+            self._note(node, name.removesuffix("Reference"), inline)
+        elif name in _OBJECTS:
+            inline.objects.append(node)
+        elif name == "AlternateContent":
+            for child in shown_branch(node):
+                self._run_child(child, inline, style_id)
+        elif name == "r":
+            self._run(node, inline, style_id)
+        else:
+            for child in node:
+                self._run_child(child, inline, style_id)
+
+    def _field_mark(self, node: Any, inline: Inline) -> None:
+        kind = node.get(qn("w:fldCharType"))
+        if kind == "begin":
+            self._fields.append(_Field(form=find(node, "w:ffData")))
+        elif kind == "separate" and self._fields:
+            self._fields[-1].in_result = True
+        elif kind == "end" and self._fields:
+            ended = self._fields.pop()
+            if ended.form is not None and not self._hidden:
+                inline.parts.append(_form_value(ended.form, written=ended.in_result))
+
+    def _note(self, node: Any, kind: str, inline: Inline) -> None:
+        key = (kind, node.get(qn("w:id"), ""))
+        if key not in self.note_marks:
+            count = 1 + sum(1 for known, _ in self.note_marks if known == kind)
+            self.note_marks[key] = str(count) if kind == "footnote" else f"e{count}"
+        inline.notes.append(key)
+        if node.get(qn("w:customMarkFollows"), "0") not in ("1", "true", "on"):
+            inline.parts.append(f"[^{self.note_marks[key]}]")
+
+
+def is_contents_field(instruction: str) -> bool:
+    """Whether a field generates a table of contents, whose lines only repeat headings."""
+    return instruction.split()[:1] in (["TOC"], ["TOA"])
+
+
+def is_placeholder(properties: Any) -> bool:
+    """Whether a content control shows its prompt ("Click here to enter text") and not a value."""
+    return bool(on_off(find(properties, "w:showingPlcHdr")))
+
+
+def shown_branch(node: Any) -> Iterator[Any]:
+    """Children of the branch of an mc:AlternateContent that is shown: the first one with content."""
+    for branch in alternatives(node):
+        if any(local_name(child) in _CONTENT for child in branch.iter()):
+            yield from branch
+            return
+
+
+def _symbol(code: str) -> str:
+    code = code.upper()
+    if code in _SYMBOLS:
+        return _SYMBOLS[code]
+    try:
+        char = chr(int(code, 16))
+    except (ValueError, OverflowError):
+        return ""
+    return "" if "\ue000" <= char <= "\uf8ff" else char
+
+
+def _form_value(form: Any, *, written: bool) -> str:
+    """What a legacy form field shows: a check box always, a list where it wrote no result."""
+    box = find(form, "w:checkBox")
+    if box is not None:
+        state = find(box, "w:checked")
+        return "☒" if on_off(state if state is not None else find(box, "w:default")) else "☐"
+    choices = [entry.get(qn("w:val"), "") for entry in form.iter(qn("w:listEntry"))]
+    result = find(form, "w:ddList/w:result")
+    index = result.get(qn("w:val"), "0") if result is not None else "0"
+    return choices[int(index)] if not written and index.isdigit() and int(index) < len(choices) else ""

@@ -1,0 +1,303 @@
+"""Excel number formats as a reader of text wants them: dates ISO, percent, currency and thousands as displayed."""
+
+from __future__ import annotations
+
+import datetime as dt
+import math
+import re
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from fractions import Fraction
+from functools import lru_cache
+
+_FRACTION_LIMIT = 30
+BUILTIN = {
+    0: "General", 1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?",
+    13: "# ??/??", 14: "yyyy-mm-dd", 15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy", 18: "h:mm AM/PM", 19: "h:mm:ss AM/PM",
+    20: "h:mm", 21: "h:mm:ss", 22: "yyyy-mm-dd h:mm", 37: "#,##0;(#,##0)", 38: "#,##0;(#,##0)",
+    39: "#,##0.00;(#,##0.00)", 40: "#,##0.00;(#,##0.00)", 41: "#,##0", 42: "#,##0", 43: "#,##0.00", 44: "#,##0.00",
+    45: "mm:ss", 46: "[h]:mm:ss", 47: "mm:ss.0", 48: "##0.0E+0", 49: "@",
+    **dict.fromkeys((27, 28, 29, 30, 31, 36, 50, 51, 52, 53, 54, 57, 58), "yyyy-mm-dd"),
+    **dict.fromkeys((32, 33, 34, 35, 55, 56), "h:mm:ss"),
+}  # fmt: skip
+_TOKEN = re.compile(
+    r"""\[(?P<bracket>[^\]]*)\]|"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|_(?P<space>.)|\*(?P<fill>.)"""
+    r"""|(?P<general>General)|(?P<ampm>AM/PM|A/P|上午/下午)|(?P<exponent>E[+-])|(?P<digits>[0#?]+)|(?P<date>[yY]+|[mM]+|[dD]+"""
+    r"""|[hH]+|[sS]+|[aA]{3,4}|[gG]+|[bB]{2,4}|(?<![A-Za-z])e+(?![A-Za-z+-]))|(?P<other>.)""",
+    re.DOTALL | re.IGNORECASE,
+)
+_CURRENCY = re.compile(r"^\$([^-]*)(?:-[0-9A-Fa-f]*)?$")
+_CONDITION = re.compile(r"^(<=|>=|<>|<|>|=)(-?[\d.]+)$")
+_ELAPSED = re.compile(r"^(h+|m+|s+)$", re.IGNORECASE)
+
+
+class NumberFormat:
+    """One format code. display() takes the stored text of a number."""
+
+    def __init__(self, code: str, date1904: bool = False) -> None:
+        self.code = code
+        self._date1904 = date1904
+        self._sections = [_Section(part) for part in _split_sections(code or "General")]
+        self.is_date = self._sections[0].is_date
+        self.is_general = code in ("", "General", "GENERAL", "general")
+
+    def display(self, raw: str) -> str:
+        """The number as a person reads it; text that is no number comes back as it is."""
+        if self.is_general:
+            return general(raw)
+        try:
+            value = float(raw)
+        except ValueError:
+            return raw
+        if not math.isfinite(value):
+            return raw
+        section, signed = self._section(value)
+        if section.is_date:
+            return _date(value, section, self._date1904)
+        if section.general:
+            return section.literal_prefix + general(raw) + section.literal_suffix
+        return section.number(raw, value, signed)
+
+    def _section(self, value: float) -> tuple[_Section, bool]:
+        """The section that applies, and whether a minus sign must still be written."""
+        sections = self._sections
+        for section in sections[:2]:
+            if section.condition and _meets(value, section.condition):
+                return section, True
+        if any(section.condition for section in sections[:2]):
+            return sections[min(len(sections), 3) - 1], True
+        if value < 0 and len(sections) > 1:
+            return sections[1], False
+        if value == 0 and len(sections) > 2:
+            return sections[2], False
+        return sections[0], True
+
+
+@lru_cache(maxsize=4096)
+def number_format(code: str, date1904: bool = False) -> NumberFormat:
+    """A shared NumberFormat."""
+    return NumberFormat(code, date1904)
+
+
+def general(raw: str) -> str:
+    """A number in format General: at most 15 digits, no ".0"."""
+    if len(raw) <= 15 and raw.isdigit():
+        return raw
+    try:
+        value = float(raw)
+    except ValueError:
+        return raw
+    if not math.isfinite(value):
+        return raw
+    if value == int(value) and abs(value) < 1e15:
+        return str(int(value))
+    text = f"{value:.15g}"
+    if "e" not in text:
+        return text
+    if 1e-9 <= abs(value) < 1:
+        return f"{value:.15f}".rstrip("0")
+    mantissa, _, exponent = text.partition("e")
+    return f"{mantissa}E{exponent}"
+
+
+def _meets(value: float, condition: tuple[str, float]) -> bool:
+    operator, limit = condition
+    return {
+        "<": value < limit, "<=": value <= limit, ">": value > limit,
+        ">=": value >= limit, "=": value == limit, "<>": value != limit,
+    }[operator]  # fmt: skip
+
+
+def _split_sections(code: str) -> list[str]:
+    parts, current, quoted, index = [], "", False, 0
+    while index < len(code):
+        char = code[index]
+        if char == "\\" and not quoted:
+            current += code[index : index + 2]
+            index += 2
+            continue
+        if char == '"':
+            quoted = not quoted
+        if char == ";" and not quoted:
+            parts.append(current)
+            current = ""
+        else:
+            current += char
+        index += 1
+    return [*parts, current][:4]
+
+
+class _Section:
+    """One of the up to four parts of a format code."""
+
+    def __init__(self, code: str) -> None:
+        self.condition: tuple[str, float] | None = None
+        self.tokens: list[tuple[str, str]] = []
+        self.elapsed = ""
+        for match in _TOKEN.finditer(code):
+            self._take(match.lastgroup or "other", match.group(match.lastgroup or 0))
+        kinds = [kind for kind, _ in self.tokens]
+        self.general = "general" in kinds
+        self.is_date = not self.general and ("date" in kinds or "ampm" in kinds or bool(self.elapsed))
+        self.percent = sum(text.count("%") for kind, text in self.tokens if kind == "other")
+        at = kinds.index("general") if self.general else 0
+        self.literal_prefix = "".join(text for kind, text in self.tokens[:at] if kind in ("literal", "other"))
+        self.literal_suffix = "".join(text for kind, text in self.tokens[at + 1 :] if kind in ("literal", "other"))
+
+    def _take(self, kind: str, text: str) -> None:
+        if kind == "bracket":
+            if currency := _CURRENCY.match(text):
+                self.tokens.append(("literal", currency[1]))
+            elif condition := _CONDITION.match(text):
+                self.condition = (condition[1], float(condition[2]))
+            elif _ELAPSED.match(text):
+                self.elapsed = text[0].lower()
+                self.tokens.append(("date", text.lower()))
+        elif kind in ("quoted", "escaped"):
+            self.tokens.append(("literal", text))
+        elif kind == "space":
+            self.tokens.append(("literal", " "))
+        elif kind != "fill":
+            self.tokens.append((kind, text))
+
+    def number(self, raw: str, value: float, signed: bool) -> str:
+        """The value in this section's digits."""
+        if not any(kind in ("digits", "exponent") for kind, _ in self.tokens):
+            shown = "".join(general(raw) if text == "@" else text for _, text in self.tokens).strip()
+            return shown if shown or not self.tokens else ""
+        if any(kind == "other" and text == "/" for kind, text in self.tokens) and self._is_fraction():
+            return self._fraction(value)
+        try:
+            exact = abs(Decimal(raw.strip()) if "e" not in raw.lower() else Decimal(repr(value)))
+        except InvalidOperation:
+            return raw
+        body, negative = self._digits(exact)
+        sign = "-" if signed and value < 0 and negative else ""
+        return (sign + body).strip()
+
+    def _is_fraction(self) -> bool:
+        return re.search(r"[0#?]+/[0#?\d]+", "".join(text for _, text in self.tokens)) is not None
+
+    def _fraction(self, value: float) -> str:
+        whole = int(abs(value))
+        rest = abs(value) - whole
+        denominator = re.search(r"/\s*([0#?\d]+)", "".join(text for _, text in self.tokens))
+        digits = len(denominator[1]) if denominator else 1
+        part = Fraction(rest).limit_denominator(10 ** min(digits, 4) - 1)
+        if part == 1:
+            whole, part = whole + 1, Fraction(0)
+        pieces = [str(whole)] if whole or not part else []
+        pieces += [f"{part.numerator}/{part.denominator}"] if part else []
+        return ("-" if value < 0 else "") + " ".join(pieces)
+
+    def _digits(self, exact: Decimal) -> tuple[str, bool]:
+        """The text with its literals, and whether any digit is not zero (no "-0")."""
+        layout = self.tokens
+        first = next(i for i, (kind, _) in enumerate(layout) if kind in ("digits", "exponent"))
+        last = max(i for i, (kind, _) in enumerate(layout) if kind == "digits")
+        pattern = "".join(t for k, t in layout[first : last + 1] if k in ("digits", "exponent") or t in ".,")
+        trailing = 0
+        while last + 1 + trailing < len(layout) and layout[last + 1 + trailing][1] == ",":
+            trailing += 1
+        exact = exact * (Decimal(100) ** self.percent) / (Decimal(1000) ** trailing)
+        inner = [t for k, t in layout[first : last + 1] if k == "literal" or (k == "other" and t not in ".,")]
+        shown = _scientific(exact, pattern) if re.search("E", pattern, re.IGNORECASE) else _plain(exact, pattern)
+        if inner and "." not in pattern and "," not in pattern and "E" not in pattern:
+            shown = self._interleaved(exact, layout[first : last + 1])
+        if not exact and "0" not in pattern and any(k == "literal" and t.strip() for k, t in layout):
+            shown = ""  # an accounting format's "-" for zero
+        before = "".join(t for k, t in layout[:first] if k in ("literal", "other"))
+        after = "".join(t for k, t in layout[last + 1 + trailing :] if k in ("literal", "other"))
+        return before + shown + after, any(c in "123456789" for c in shown)
+
+    @staticmethod
+    def _interleaved(exact: Decimal, layout: list[tuple[str, str]]) -> str:
+        """Literals between digits, as in 000-0000: digits fill the places from the right."""
+        places = sum(len(text) for kind, text in layout if kind == "digits")
+        digits = str(int(exact.to_integral_value(ROUND_HALF_UP))).rjust(places)
+        extra, digits = digits[: len(digits) - places], digits[len(digits) - places :]
+        out, at = extra, 0
+        for kind, text in layout:
+            if kind != "digits":
+                out += text
+                continue
+            for place in text:
+                digit = digits[at]
+                out += digit if digit != " " else ("0" if place == "0" else "")
+                at += 1
+        return out
+
+
+def _plain(exact: Decimal, pattern: str) -> str:
+    whole, _, fraction = pattern.partition(".")
+    places = min(len(fraction.replace(",", "")), _FRACTION_LIMIT)
+    optional = len(fraction) - len(fraction.rstrip("#?"))
+    rounded = exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP) if exact < Decimal(10) ** 20 else exact
+    text = f"{rounded:,f}" if "," in whole else f"{rounded:f}"
+    head, _, tail = text.partition(".")
+    required = len(tail) - optional
+    while len(tail) > required and tail.endswith("0"):
+        tail = tail[:-1]
+    zeros = whole.count("0")
+    bare = head.replace(",", "")
+    if len(bare) < zeros:
+        head = bare.zfill(zeros)
+    elif bare == "0" and not zeros:
+        head = ""
+    shown = f"{head}.{tail}" if tail else head
+    return shown or "0"
+
+
+def _scientific(exact: Decimal, pattern: str) -> str:
+    mantissa, _, exponent = re.sub("e", "E", pattern).partition("E")
+    places = len(mantissa.partition(".")[2])
+    text = f"{exact:.{places}E}"
+    head, _, power = text.partition("E")
+    width = exponent.count("0") or 1
+    return f"{head}E{'-' if power.startswith('-') else '+'}{power.lstrip('+-').zfill(width)}"
+
+
+def _date(value: float, section: _Section, date1904: bool) -> str:
+    letters = "".join(text.lower() for kind, text in section.tokens if kind == "date")
+    has_time = any(c in letters for c in "hs") or any(kind == "ampm" for kind, _ in section.tokens)
+    has_date = any(c in letters for c in "ydagbe") or ("m" in letters and not has_time)
+    if section.elapsed:
+        return _elapsed(value, section.elapsed, "s" in letters)
+    if not has_date:
+        return _clock(value % 1)
+    if value < 0:
+        return general(repr(value))
+    # Excel stores moments as binary fractions of a day: half a second of slack puts them back on the second.
+    seconds = round(value * 86_400)
+    days, rest = divmod(seconds, 86_400)
+    if not date1904 and days == 0:
+        return f"1900-01-00 {_clock(rest / 86_400)}" if has_time and rest else "1900-01-00"
+    try:
+        day = _epoch(days, date1904) + dt.timedelta(days=days)
+    except OverflowError:
+        return general(repr(value))
+    if has_time:
+        return f"{day.isoformat()} {_clock(rest / 86_400)}"
+    return day.isoformat()
+
+
+def _epoch(days: int, date1904: bool) -> dt.date:
+    # Excel's 1900 system has a 29 February 1900 that never was.
+    if date1904:
+        return dt.date(1904, 1, 1)
+    return dt.date(1899, 12, 30) if days > 60 else dt.date(1899, 12, 31)
+
+
+def _clock(fraction: float) -> str:
+    seconds = round(fraction * 86_400) % 86_400
+    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
+
+
+def _elapsed(value: float, unit: str, with_seconds: bool) -> str:
+    seconds = round(abs(value) * 86_400)
+    sign = "-" if value < 0 else ""
+    if unit == "s":
+        return f"{sign}{seconds}"
+    if unit == "m":
+        return f"{sign}{seconds // 60}:{seconds % 60:02d}"
+    hours = f"{sign}{seconds // 3600}:{seconds // 60 % 60:02d}"
+    return f"{hours}:{seconds % 60:02d}" if with_seconds else hours
