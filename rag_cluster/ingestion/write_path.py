@@ -64,6 +64,28 @@ class RetryPolicy:
 
 
 @dataclass(frozen=True, slots=True)
+class Pools:
+    """Sizes of the actor pools of a bulk run, fixed for each stage: a fast stage must not starve a slow one."""
+
+    prepare_actors: int = 1
+    index_actors: int = 1
+    prepare_cpus: float = 0.5
+    index_cpus: float = 0.5
+    index_gpus: float = 0.0
+    batch_parts: int = 16
+    """Parts of one embed call, at most."""
+
+    @property
+    def cpus(self) -> float:
+        """Logical CPUs that the pools hold while a run goes on."""
+        return self.prepare_actors * self.prepare_cpus + self.index_actors * self.index_cpus
+
+
+def _nothing_owed() -> int:
+    return 0
+
+
+@dataclass(frozen=True, slots=True)
 class WritePath:
     """Ports and choices of one process of the write path. Not shared between threads that embed or parse."""
 
@@ -87,6 +109,9 @@ class WritePath:
     lease_seconds: float = 30.0
     retry: RetryPolicy = RetryPolicy()
     max_file_bytes: int = 200 * 1024 * 1024
+    pools: Pools = Pools()
+    drain: Callable[[], int] = _nothing_owed
+    """Carries out what the outbox owes (`lifecycle.outbox.drain`, which this layer cannot import); how many."""
 
     def content_fingerprint(self, filename: str, strategy: str | None) -> str:
         """What decides the chunks of this file's bytes. UnsupportedDocumentTypeError without a parser."""

@@ -1,0 +1,97 @@
+"""The Parquet manifest of a run: what the plan found to do, written and read in bounded memory."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict
+from types import TracebackType
+from typing import Any, Self
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.domain.documents import PlanAction, PlannedFile, SourceFile
+
+SCHEMA = pa.schema(
+    [
+        ("document_id", pa.string()),
+        ("action", pa.string()),
+        ("content_fingerprint", pa.string()),
+        ("uri", pa.string()),
+        ("filename", pa.string()),
+        ("size", pa.int64()),
+        ("etag", pa.string()),
+        ("access", pa.string()),
+        ("metadata", pa.string()),
+    ]
+)
+ROW_GROUP = 1000
+
+
+class ManifestWriter:
+    """Appends planned files; holds one row group in memory."""
+
+    def __init__(self, path: str) -> None:
+        self._writer = pq.ParquetWriter(path, SCHEMA)
+        self._rows: list[dict[str, Any]] = []
+        self.count = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._flush()
+        self._writer.close()
+
+    def add(self, planned: PlannedFile) -> None:
+        """One row."""
+        self._rows.append(to_row(planned))
+        self.count += 1
+        if len(self._rows) == ROW_GROUP:
+            self._flush()
+
+    def _flush(self) -> None:
+        if self._rows:
+            self._writer.write_table(pa.Table.from_pylist(self._rows, schema=SCHEMA))
+            self._rows.clear()
+
+
+def read_manifest(path: str) -> Iterator[PlannedFile]:
+    """Stream a manifest, a row group at a time."""
+    with pq.ParquetFile(path) as file:
+        for batch in file.iter_batches(batch_size=ROW_GROUP):
+            for row in batch.to_pylist():
+                yield from_row(row)
+
+
+def to_row(planned: PlannedFile) -> dict[str, Any]:
+    """A flat row of `SCHEMA`."""
+    file = planned.file
+    return {
+        "document_id": planned.document_id,
+        "action": planned.action.value,
+        "content_fingerprint": planned.content_fingerprint,
+        "uri": file.uri,
+        "filename": file.filename,
+        "size": file.size,
+        "etag": file.etag,
+        "access": json.dumps(asdict(file.access)),
+        "metadata": json.dumps(dict(file.metadata), ensure_ascii=False),
+    }
+
+
+def from_row(row: dict[str, Any]) -> PlannedFile:
+    """Inverse of `to_row`."""
+    access = json.loads(row["access"])
+    acl = access["acl"]
+    attributes = AccessAttributes(None if acl is None else tuple(acl), access["department"], access["security_level"])
+    return PlannedFile(
+        SourceFile(row["uri"], row["filename"], row["size"], row["etag"], attributes, json.loads(row["metadata"])),
+        row["document_id"],
+        PlanAction(row["action"]),
+        row["content_fingerprint"],
+    )

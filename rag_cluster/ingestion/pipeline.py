@@ -1,0 +1,221 @@
+"""The bulk job, and the only module that knows Ray Data.
+
+    manifest -> batches of documents -> prepare actors -> parts -> index actors -> receipts -> run report
+
+Rows are ids and bounds: a document's bytes stay inside the prepare actor. PostgreSQL holds the truth, so a run killed
+at any moment is resumed by the next one, which asks the ledger what is left.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import os
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+import ray
+from ray.data import ActorPoolStrategy, DataContext
+
+from rag_cluster.domain.documents import PlannedFile, Receipt, RunStatus, SourceKind
+from rag_cluster.ingestion import manifest, rows, steps
+from rag_cluster.ingestion.heartbeat import interruptible
+from rag_cluster.ingestion.report import IngestionReport
+from rag_cluster.ingestion.rows import PreparedPart, Row
+from rag_cluster.ingestion.run import IngestionOptions, Run, RunContext
+from rag_cluster.ingestion.write_path import Pools, WritePath
+from rag_cluster.telemetry import configure_logging, trace_id
+
+__all__ = ["IngestionOptions", "IngestionReport", "run_ingestion"]
+log = logging.getLogger("rag_cluster.ingestion")
+
+BATCH_DOCUMENTS = 16
+BATCH_BYTES = 4 * 1024 * 1024
+"""A prepare task takes this much at most (or one larger file), so that its results do not wait for long."""
+BLOCK_BYTES = 8 * 1024
+"""About one index batch of part rows: a document of 10,000 pages leaves prepare as many small blocks."""
+
+_BATCH_SCHEMA = pa.schema([("documents", pa.list_(pa.struct(list(manifest.SCHEMA))))])
+_QUIET = {
+    "enable_progress_bars": False,
+    "enable_operator_progress_bars": False,
+    "print_on_execution_start": False,
+    "enable_auto_log_stats": False,
+    "target_max_block_size": BLOCK_BYTES,
+    "target_min_block_size": 1,
+}
+
+Factory = Callable[[], WritePath]
+
+
+def run_ingestion(
+    factory: Factory,
+    knowledge_base: str,
+    inputs: Sequence[str],
+    options: IngestionOptions = IngestionOptions(),
+    *,
+    run_id: str | None = None,
+    address: str | None = None,
+    num_cpus: int | None = None,
+) -> IngestionReport:
+    """Bring a knowledge base (id or name) up to date with the inputs (paths, globs, prefixes).
+
+    factory: picklable; called once here and once in each actor. address, num_cpus: for `ray.init`, which happens only
+    when Ray is not initialised and there is something to do. Documents that fail are rows of the report; an error of
+    the run itself is raised after its claims were given back, so that the next run goes on. KeyboardInterrupt (and
+    SIGTERM, as `ray job stop` sends it) leaves the run CANCELLED in the same state.
+    """
+    run_id = run_id or str(uuid.uuid4())
+    trace_id.set(run_id)
+    write_path = factory()
+    base = write_path.catalog.knowledge_base(knowledge_base)
+    source = write_path.catalog.ensure_source(base.id, SourceKind.BULK, options.source)
+    strategy = options.chunking_strategy or source.default_chunking_strategy
+    write_path.chunker(strategy)  # an unknown strategy ends the run before it begins
+    context = RunContext(run_id, base.id, source.id, strategy)
+
+    def stream(wave: Sequence[PlannedFile]) -> Iterator[Row]:
+        _ensure_ray(write_path.pools, address, num_cpus)
+        return _stream(factory, context, wave, write_path.pools)
+
+    write_path.ledger.start_run(base.id, list(inputs), options.to_dict(), run_id)
+    run = Run(write_path, context, options, stream)
+    status, message = RunStatus.FAILED, None
+    try:
+        with interruptible():
+            run.execute(inputs)
+        status = RunStatus.SUCCEEDED
+    except KeyboardInterrupt:
+        status, message = RunStatus.CANCELLED, "interrupted; the next run goes on from here"
+        raise
+    except Exception as error:
+        message = f"{type(error).__name__}: {error}"[:2000]
+        raise
+    finally:
+        run.close(status, message)
+    return run.tally.report(run_id, base.name, status, message)
+
+
+def _stream(factory: Factory, context: RunContext, wave: Sequence[PlannedFile], pools: Pools) -> Iterator[Row]:
+    """One Ray Data execution over a wave. Pools are fixed: a fast stage must not starve a slow one."""
+    arguments: dict[str, Any] = {"factory": factory, "context": context}
+    data_context = DataContext.get_current()
+    before = {name: getattr(data_context, name) for name in _QUIET}
+    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    try:
+        for name, value in _QUIET.items():
+            setattr(data_context, name, value)
+        dataset = (
+            ray.data.from_arrow(_batches(wave))
+            .repartition(target_num_rows_per_block=1)
+            .map_batches(
+                _Prepare,
+                fn_constructor_kwargs=arguments,
+                batch_size=None,
+                batch_format="pyarrow",
+                compute=ActorPoolStrategy(
+                    min_size=pools.prepare_actors, max_size=pools.prepare_actors, max_tasks_in_flight_per_actor=2
+                ),
+                num_cpus=pools.prepare_cpus,
+            )
+            .map_batches(
+                _Index,
+                fn_constructor_kwargs=arguments,
+                # Whole blocks, which prepare keeps small: with a row count Ray would wait until that many had come.
+                batch_size=None if not pools.index_gpus else 1024,
+                batch_format="pyarrow",
+                compute=ActorPoolStrategy(
+                    min_size=pools.index_actors, max_size=pools.index_actors, max_tasks_in_flight_per_actor=2
+                ),
+                num_cpus=pools.index_cpus,
+                num_gpus=pools.index_gpus or None,
+            )
+        )
+    finally:
+        for name, value in before.items():
+            setattr(data_context, name, value)
+    for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+        yield from rows.from_table(table)
+
+
+class _Prepare:
+    """Actor: fetches, parses, chunks and snapshots; owns the isolated parse child."""
+
+    def __init__(self, factory: Factory, context: RunContext) -> None:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
+        configure_logging()
+        self._context = context
+        self._write_path = factory()
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        trace_id.set(self._context.run_id)
+        out: list[Row] = []
+        for documents in batch["documents"].to_pylist():
+            for document in documents:
+                planned = manifest.from_row(document)
+                work = steps.Work(
+                    self._context.knowledge_base_id,
+                    self._context.source_id,
+                    planned.document_id,
+                    planned.file,
+                    planned.content_fingerprint,
+                    self._context.strategy,
+                )
+                prepared = steps.prepare(self._write_path, work, owner=self._context.run_id)
+                out.extend([prepared] if isinstance(prepared, Receipt) else prepared)
+        # All at once and not as they come: a task that is repeated after its worker died must give the same blocks.
+        return rows.to_table(out)
+
+
+class _Index:
+    """Actor: owns the embedder; embeds and writes parts; lets receipts through."""
+
+    def __init__(self, factory: Factory, context: RunContext) -> None:
+        configure_logging()
+        self._context = context
+        self._write_path = factory()
+        self._record = steps.open_index(self._write_path)
+
+    def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
+        trace_id.set(self._context.run_id)
+        arrived = list(rows.from_table(batch))
+        parts = [row for row in arrived if isinstance(row, PreparedPart)]
+        if len(parts) < len(arrived):
+            yield rows.to_table(row for row in arrived if not isinstance(row, PreparedPart))
+        for some in steps.batches(parts, self._write_path.pools.batch_parts):
+            yield rows.to_table(steps.index(self._write_path, self._record, some))
+
+
+def _batches(wave: Sequence[PlannedFile]) -> pa.Table:
+    """One row for each prepare task: documents up to `BATCH_DOCUMENTS` and `BATCH_BYTES`."""
+    batches: list[list[dict[str, Any]]] = []
+    size = 0
+    for planned in wave:
+        if not batches or len(batches[-1]) == BATCH_DOCUMENTS or size + planned.file.size > BATCH_BYTES:
+            batches.append([])
+            size = 0
+        batches[-1].append(manifest.to_row(planned))
+        size += planned.file.size
+    return pa.table({"documents": batches}, schema=_BATCH_SCHEMA)
+
+
+def _ensure_ray(pools: Pools, address: str | None, num_cpus: int | None) -> None:
+    """Start or join Ray unless this process has one. The pools must leave a CPU for the tasks between them."""
+    needed = pools.cpus + 1
+    if not ray.is_initialized():
+        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
+        if address:
+            ray.init(address=address, **quiet)
+        else:
+            cpus = max(num_cpus or os.cpu_count() or 1, math.ceil(needed))
+            ray.init(num_cpus=cpus, include_dashboard=False, **quiet)
+    available = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
+    if available < needed:
+        log.warning(
+            "Ray has %s CPUs and the pools need %s: the run waits until the cluster grows, or set "
+            "RAG_PREPARE_CPUS, RAG_INDEX_CPUS, RAG_PREPARE_ACTORS and RAG_INDEX_ACTORS lower",
+            available,
+            needed,
+        )

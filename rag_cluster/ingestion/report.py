@@ -1,0 +1,162 @@
+"""What a run did: counters that do not grow with the corpus, and the report that a person and a program read."""
+
+from __future__ import annotations
+
+import heapq
+import json
+import time
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from rag_cluster.domain.documents import Receipt, RunStatus
+
+OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy")
+KEPT_PROBLEMS = 100
+KEPT_SLOWEST = 10
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionReport:
+    """One run, finished. Every listed input is in exactly one of `outcomes`."""
+
+    run_id: str
+    knowledge_base: str
+    status: RunStatus
+    listed: int
+    outcomes: Mapping[str, int]
+    failures: Mapping[str, int]
+    """By stable error type, of failed inputs."""
+    skips: Mapping[str, int]
+    """By stable error type, of skipped inputs."""
+    chunks: int
+    """Of the documents that became ready."""
+    embedded_chunks: int
+    bytes_read: int
+    seconds: float
+    duplicates: int = 0
+    """Ready documents with the same bytes as another document."""
+    problems: tuple[Receipt, ...] = ()
+    """The first failed, skipped and busy inputs; the ledger keeps them all."""
+    slowest: tuple[Receipt, ...] = ()
+    error_message: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether everything that was listed is now as it should be; the exit status of the job."""
+        unfinished = self.outcomes.get("failed", 0) + self.outcomes.get("busy", 0)
+        return self.status is RunStatus.SUCCEEDED and self.listed > 0 and not unfinished
+
+    def to_dict(self) -> dict[str, Any]:
+        """JSON form."""
+        return {**asdict(self), "status": self.status.value, "ok": self.ok, "seconds": round(self.seconds, 3)}
+
+    def to_json(self) -> str:
+        """One line."""
+        return json.dumps(self.to_dict(), ensure_ascii=False, default=str)
+
+    def headline(self) -> str:
+        """One sentence."""
+        if self.listed == 0:
+            return "nothing was listed: check the path and the extensions"
+        idle = not (self.embedded_chunks or self.bytes_read)
+        if idle and self.ok and self.outcomes.get("ready", 0) == 0:
+            return f"nothing to do: {self.listed} listed, 0 bytes read, 0 chunks embedded"
+        counted = ", ".join(f"{count} {name}" for name, count in self.outcomes.items() if count)
+        return f"{self.listed} listed: {counted}; {self.embedded_chunks} chunks embedded in {self.seconds:.1f} s"
+
+    def print(self, console: Console) -> None:
+        """The table, on a console."""
+        console.print(self.to_table())
+
+    def to_table(self) -> Table:
+        """For a terminal."""
+        table = Table(title=self.headline(), show_header=True, title_justify="left")
+        table.add_column("outcome")
+        table.add_column("count", justify="right")
+        table.add_column("detail", overflow="fold")
+        details = {"failed": self.failures, "skipped": self.skips}
+        for name, count in self.outcomes.items():
+            if count:
+                kinds = ", ".join(f"{kind} {n}" for kind, n in sorted(details.get(name, {}).items()))
+                table.add_row(name, str(count), kinds)
+        table.add_section()
+        table.add_row("chunks", str(self.chunks), f"{self.embedded_chunks} embedded")
+        table.add_row("bytes read", str(self.bytes_read), f"{self.seconds:.1f} s")
+        for receipt in self.problems[:20]:
+            table.add_row(f"  {receipt.outcome}", "", f"{receipt.uri}: {receipt.error_type or ''} {receipt.message}")
+        return table
+
+
+class Tally:
+    """A run's counters while it runs. Memory: the counters and a bounded number of receipts."""
+
+    def __init__(self) -> None:
+        self.outcomes: Counter[str] = Counter()
+        self.failures: Counter[str] = Counter()
+        self.skips: Counter[str] = Counter()
+        self.embedded_chunks = 0
+        self.chunks = 0
+        self.bytes_read = 0
+        self.duplicates = 0
+        self._problems: list[Receipt] = []
+        self._slowest: list[tuple[float, int, Receipt]] = []
+        self._started = time.perf_counter()
+
+    @property
+    def listed(self) -> int:
+        """Inputs that have their receipt."""
+        return self.outcomes.total()
+
+    def add(self, receipt: Receipt) -> None:
+        """Count one input's receipt."""
+        self.outcomes[receipt.outcome] += 1
+        self.chunks += receipt.chunks
+        self.bytes_read += receipt.bytes
+        self.duplicates += receipt.duplicate_of is not None
+        if receipt.outcome == "failed":
+            self.failures[receipt.error_type or "internal_error"] += 1
+        elif receipt.outcome == "skipped":
+            self.skips[receipt.error_type or "skipped"] += 1
+        if receipt.outcome in ("failed", "skipped", "busy"):
+            if len(self._problems) < KEPT_PROBLEMS:
+                self._problems.append(receipt)
+        elif receipt.seconds:
+            push = heapq.heappush if len(self._slowest) < KEPT_SLOWEST else heapq.heappushpop
+            push(self._slowest, (receipt.seconds, self.listed, receipt))
+
+    def counts(self) -> dict[str, int]:
+        """For the run row in PostgreSQL."""
+        return {
+            "listed": self.listed,
+            **{name: self.outcomes[name] for name in OUTCOMES},
+            "chunks": self.chunks,
+            "embedded_chunks": self.embedded_chunks,
+            "bytes_read": self.bytes_read,
+        }
+
+    def report(
+        self, run_id: str, knowledge_base: str, status: RunStatus, error_message: str | None = None
+    ) -> IngestionReport:
+        """The counters as they are now."""
+        return IngestionReport(
+            run_id=run_id,
+            knowledge_base=knowledge_base,
+            status=status,
+            listed=self.listed,
+            outcomes={name: self.outcomes[name] for name in OUTCOMES},
+            failures=dict(self.failures),
+            skips=dict(self.skips),
+            chunks=self.chunks,
+            embedded_chunks=self.embedded_chunks,
+            bytes_read=self.bytes_read,
+            seconds=time.perf_counter() - self._started,
+            duplicates=self.duplicates,
+            problems=tuple(self._problems),
+            slowest=tuple(receipt for _, _, receipt in sorted(self._slowest, reverse=True)),
+            error_message=error_message,
+        )

@@ -1,0 +1,211 @@
+"""One bulk run as its driver sees it: plan, waves, receipts, the run row. Knows no Ray: `pipeline` gives it the stream.
+
+A wave bounds what the driver keeps: the documents that still lack a receipt. Whatever a wave does not account for (a
+document that another owner held, a worker lost with its results) is tried again in a last wave.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.domain.documents import PlannedFile, Receipt, RunStatus
+from rag_cluster.errors import ExternalServiceError
+from rag_cluster.ingestion.heartbeat import Heartbeat
+from rag_cluster.ingestion.manifest import ManifestWriter, read_manifest
+from rag_cluster.ingestion.plan import PlanOptions, plan
+from rag_cluster.ingestion.progress import RunProgress
+from rag_cluster.ingestion.report import Tally
+from rag_cluster.ingestion.rows import PartDone, Row
+from rag_cluster.ingestion.write_path import WritePath
+
+log = logging.getLogger("rag_cluster.ingestion")
+
+WAVE = 50_000
+"""Documents of one stream."""
+BUSY_LEASES = 1.5
+"""Wait this many leases for another owner's claims to lapse before its documents are reported busy."""
+KEPT_RECEIPTS = 200
+"""Failed, skipped and busy receipts held back for one write."""
+
+
+@dataclass(frozen=True, slots=True)
+class IngestionOptions:
+    """A run's choices."""
+
+    access: AccessAttributes | None = None
+    """Of every document. None: a document keeps what it has; a new one follows its knowledge base's default."""
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+    source: str = "bulk"
+    chunking_strategy: str | None = None
+    """None: the source's default, else the settings'."""
+    retry_failed: bool = False
+    verify_content: bool = False
+    progress: bool = True
+    """Show a bar on a terminal."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """As kept with the run."""
+        access = self.access
+        return {
+            "access": access
+            and {
+                "acl": None if access.acl is None else list(access.acl),
+                "department": access.department,
+                "security_level": access.security_level,
+            },
+            "metadata": dict(self.metadata),
+            "source": self.source,
+            "chunking_strategy": self.chunking_strategy,
+            "retry_failed": self.retry_failed,
+            "verify_content": self.verify_content,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """What every worker of a run knows."""
+
+    run_id: str
+    """Also the owner of the run's claims."""
+    knowledge_base_id: str
+    source_id: str
+    strategy: str | None
+
+
+Stream = Callable[[Sequence[PlannedFile]], Iterator[Row]]
+"""Prepares and indexes one wave of documents; yields PartDone and Receipt rows as they come."""
+
+
+class Run:
+    """State of one run: counters, a manifest on disk, one wave of ids; nothing that grows with the corpus."""
+
+    def __init__(self, write_path: WritePath, context: RunContext, options: IngestionOptions, stream: Stream) -> None:
+        self.tally = Tally()
+        self._write_path = write_path
+        self._context = context
+        self._options = options
+        self._stream = stream
+        self._kept: list[Receipt] = []
+        self._progress = RunProgress("ingesting", self._store_counts, terminal=None if options.progress else False)
+        self._total: int | None = None
+        lease = write_path.lease_seconds
+        self._heartbeat = Heartbeat(lambda: write_path.ledger.extend(context.run_id, lease), lease)
+
+    def execute(self, inputs: Sequence[str]) -> None:
+        """Plan, then process what there is to do. What the outbox owes is carried out before and after."""
+        self._write_path.drain()
+        with tempfile.TemporaryDirectory(prefix="rag-cluster-run-") as directory, self._progress, self._heartbeat:
+            path = str(Path(directory) / "manifest.parquet")
+            planned = self._plan(inputs, path)
+            if planned:
+                self._total = self.tally.listed + planned
+                self._process(path)
+        self._write_path.drain()
+
+    def _plan(self, inputs: Sequence[str], path: str) -> int:
+        options = self._options
+        choices = PlanOptions(
+            access=options.access,
+            metadata=options.metadata,
+            chunking_strategy=self._context.strategy,
+            retry_failed=options.retry_failed,
+            verify_content=options.verify_content,
+        )
+        with ManifestWriter(path) as writer:
+            for item in plan(self._write_path, self._context.knowledge_base_id, inputs, choices):
+                if isinstance(item, Receipt):
+                    self._settle(item)
+                else:
+                    writer.add(item)
+            return writer.count
+
+    def _process(self, path: str) -> None:
+        started = time.monotonic()
+        planned, left = read_manifest(path), list[PlannedFile]()
+        while wave := list(itertools.islice(planned, WAVE)):
+            left += self._wave(wave)
+            for item in left[WAVE:]:  # a whole wave waits already: another run works on the same corpus
+                self._settle(_receipt(item, "busy", "claimed by another owner"))
+            del left[WAVE:]
+        if left:
+            self._await_lapse(started)
+            for item in self._wave(left, last=True):
+                self._settle(_receipt(item, "failed", "no result came back from the workers; run again"))
+        self._flush_index()
+
+    def _wave(self, wave: Iterable[PlannedFile], *, last: bool = False) -> list[PlannedFile]:
+        """Process one wave; gives back what it could not settle yet."""
+        open_: dict[str, PlannedFile] = {}
+        for item in wave:
+            if item.document_id in open_:
+                self._settle(_receipt(item, "skipped", "listed twice"))
+            else:
+                open_[item.document_id] = item
+        busy: list[PlannedFile] = []
+        for row in self._stream(list(open_.values())):
+            if isinstance(row, PartDone):
+                self.tally.embedded_chunks += row.chunks
+            elif isinstance(row, Receipt) and row.document_id in open_:
+                item = open_.pop(row.document_id)
+                if row.outcome == "busy" and not last:
+                    busy.append(item)
+                else:
+                    self._settle(row)
+            self._heartbeat.check()
+            self._progress.update(self.tally.counts(), self._total)
+        return busy + list(open_.values())  # the latter were lost together with a worker
+
+    def _await_lapse(self, started: float) -> None:
+        lapse = started + BUSY_LEASES * self._write_path.lease_seconds
+        log.info("waiting for another owner's claims to lapse")
+        while (wait := lapse - time.monotonic()) > 0:
+            time.sleep(min(wait, 0.5))
+
+    def _settle(self, receipt: Receipt) -> None:
+        self.tally.add(receipt)
+        if receipt.outcome in ("failed", "skipped", "busy"):
+            level = logging.ERROR if receipt.outcome == "failed" else logging.INFO
+            fields = {name: getattr(receipt, name) for name in ("uri", "document_id", "stage", "error_type")}
+            log.log(level, "%s: %s", receipt.outcome, receipt.message, extra=fields)
+            self._kept.append(receipt)
+            if len(self._kept) >= KEPT_RECEIPTS:
+                self._store_receipts()
+
+    def _store_receipts(self) -> None:
+        kept, self._kept = self._kept, []
+        if kept:
+            self._write_path.retry.call(lambda: self._write_path.ledger.record_receipts(self._context.run_id, kept))
+
+    def _store_counts(self, counts: Mapping[str, int]) -> None:
+        self._write_path.retry.call(lambda: self._write_path.ledger.update_run(self._context.run_id, counts))
+
+    def _flush_index(self) -> None:
+        for record in self._write_path.catalog.indexes():
+            self._write_path.retry.call(partial(self._write_path.index.flush, record.collection))
+
+    def close(self, status: RunStatus, message: str | None) -> None:
+        """Give every claim back and write the run's end."""
+        ledger, run_id = self._write_path.ledger, self._context.run_id
+        try:
+            self._store_receipts()
+            ledger.release(run_id)
+            ledger.finish_run(run_id, status, self.tally.counts(), message)
+        except ExternalServiceError as error:
+            # The claims lapse with their lease; the error that ended the run matters more than this one.
+            log.warning("the run's end was not written: %s", error.message)
+            if status is RunStatus.SUCCEEDED:
+                raise
+
+
+def _receipt(item: PlannedFile, outcome: str, message: str) -> Receipt:
+    error_type = "internal_error" if outcome == "failed" else None
+    return Receipt(item.file.uri, item.document_id, outcome, stage="pipeline", error_type=error_type, message=message)
