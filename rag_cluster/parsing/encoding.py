@@ -56,8 +56,8 @@ def decode_text(data: bytes, declared: str | None = None) -> tuple[str, str]:
     for bom, name in _BOMS:
         if data.startswith(bom):
             return data.decode(name, "replace").lstrip("\ufeff"), name
-    if (name := _wide(data)) is not None:
-        return data.decode(name, "replace"), name
+    if (wide := _wide(data)) is not None:
+        return data.decode(wide, "replace"), wide
     for name in filter(None, ("utf-8" if not declared else known(declared), "utf-8")):
         try:
             return data.decode(name), name
@@ -126,7 +126,7 @@ def likelihood(data: bytes, encoding: str) -> float:
     characters = [character for character in decoded if character > "\x7f"]
     if not characters:
         return 0.0
-    frequent = _COMMON.get(encoding, frozenset())
+    frequent = _COMMON.get(encoding, set())
     score = sum(_weight(character, encoding) + (0.35 if character in frequent else 0.0) for character in characters)
     return score / len(characters) - 0.5 * _isolated(decoded)
 

@@ -1,0 +1,90 @@
+"""The isolated process that parses: `python -m rag_cluster.parsing.child`. Started by `isolation`, not by people.
+
+Frames on standard input and output: first the ParserRegistry and the owner's pid, then a
+DocumentSource each, answered by an Outcome. It ends when its input ends or its owner dies.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+import traceback
+
+from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
+from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, InternalError, RagClusterError
+from rag_cluster.parsing.detection import check_content
+from rag_cluster.parsing.frames import Outcome, read_frame, write_frame
+from rag_cluster.parsing.registry import ParserRegistry
+
+PR_SET_PDEATHSIG = 1
+
+
+def parse_source(source: DocumentSource, registry: ParserRegistry) -> ParsedDocument:
+    """Detect, choose and parse, in this process. Raises DocumentError subclasses or whatever a parser raised."""
+    registry.target(source.filename)
+    check_content(source.path, source.filename, registry.limits)
+    return registry.parser_for(source.filename).parse(source)
+
+
+def parse_outcome(source: DocumentSource, registry: ParserRegistry) -> Outcome:
+    """`parse_source` with every exception turned into data."""
+    try:
+        return Outcome(parse_source(source, registry), None, "", resident_bytes())
+    except RagClusterError as error:
+        return Outcome(None, error, "", resident_bytes())
+    except MemoryError:
+        limit = registry.limits.memory_bytes
+        too_large = DocumentTooLargeError(f"Parsing {source.filename!r} needs more than {limit} bytes of memory")
+        return Outcome(None, too_large, "", resident_bytes(), exhausted=True)
+    except OSError as error:
+        unread = InternalError(f"{source.filename!r} could not be read: {error}")
+        return Outcome(None, unread, traceback.format_exc(limit=40), resident_bytes())
+    except Exception as error:
+        # A parser met something that its author did not expect. The document is at fault until somebody looks.
+        reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        corrupt = CorruptDocumentError(f"{source.filename!r} could not be parsed ({reason})")
+        return Outcome(None, corrupt, traceback.format_exc(limit=40), resident_bytes())
+
+
+def resident_bytes() -> int:
+    """Memory that this process occupies now."""
+    with contextlib.suppress(OSError), open("/proc/self/statm", "rb") as file:  # noqa: PTH123 - Path costs more than the read
+        return int(file.read().split()[1]) * resource.getpagesize()
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def confine(memory_bytes: int, owner: int) -> None:
+    """Die with the owner, and never allocate more than memory_bytes."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != owner:
+            # It died before the line above.
+            os._exit(1)
+    # RLIMIT_DATA counts what is really private; RLIMIT_AS would count the mapped models and thread stacks too.
+    with contextlib.suppress(ValueError, OSError):
+        resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def main() -> None:
+    """Serve one owner until it is gone."""
+    requests = sys.stdin.buffer
+    # Libraries that print would break the frames: keep the pipe, and let print go to standard error.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        registry, owner = read_frame(requests)
+        confine(registry.limits.memory_bytes, owner)
+        while True:
+            write_frame(answers, parse_outcome(read_frame(requests), registry))
+    except (EOFError, BrokenPipeError):
+        return
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,114 @@
+"""Which parser reads which file. Parsers are imported when their first file comes, so that TXT never loads OCR.
+
+A new format is one module and one line in BUILT_IN, or `.ext: module:Class` in the settings.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePath
+from typing import Any
+
+from rag_cluster.domain.ports import DocumentParser
+from rag_cluster.errors import InvalidSettingError, MissingDependencyError, UnsupportedDocumentTypeError
+from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.ocr import OcrMode, RapidOcr
+
+_MODULES = {
+    "rag_cluster.parsing.pdf.parser:PdfParser": ".pdf",
+    "rag_cluster.parsing.docx:DocxParser": ".docx .docm",
+    "rag_cluster.parsing.xlsx:XlsxParser": ".xlsx .xlsm",
+    "rag_cluster.parsing.pptx:PptxParser": ".pptx .pptm",
+    "rag_cluster.parsing.html:HtmlParser": ".html .htm .xhtml",
+    "rag_cluster.parsing.markdown:MarkdownParser": ".md .markdown",
+    "rag_cluster.parsing.csv:CsvParser": ".csv .tsv .tab",
+    "rag_cluster.parsing.text:TextParser": ".txt .text .log",
+    "rag_cluster.parsing.images:ImageParser": ".png .jpg .jpeg .tif .tiff .webp .bmp",
+}
+BUILT_IN: Mapping[str, str] = {ext: target for target, exts in _MODULES.items() for ext in exts.split()}
+"""Extension -> module:Class."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParserInfo:
+    """What the content fingerprint needs to know of a parser, without making one."""
+
+    name: str
+    version: str
+    """The parser's version; where text recognition changes the output, its mode is part of it."""
+    target: str
+    """module:Class."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParserRegistry:
+    """Extension -> parser. Picklable. `parsers` adds to and overrides the built-in ones."""
+
+    parsers: Mapping[str, str] = field(default_factory=dict)
+    limits: ParseLimits = ParseLimits()
+    ocr: OcrMode = OcrMode.AUTO
+    ocr_threads: int = 2
+
+    def __post_init__(self) -> None:
+        for key, target in self.parsers.items():
+            if not key.startswith(".") or target.count(":") != 1:
+                raise InvalidSettingError(f"parsers must map '.ext' to 'module:Class', not {key!r} to {target!r}")
+
+    @property
+    def extensions(self) -> frozenset[str]:
+        """All that can be parsed, lower case with the dot."""
+        return frozenset(BUILT_IN) | {key.lower() for key in self.parsers}
+
+    def target(self, filename: str) -> str:
+        """module:Class for a file name. UnsupportedDocumentTypeError names the extension."""
+        extension = extension_of(filename)
+        added = {key.lower(): value for key, value in self.parsers.items()}
+        target = added.get(extension) or BUILT_IN.get(extension)
+        if target is None:
+            what = f"files of type {extension!r}" if extension else "files without an extension"
+            raise UnsupportedDocumentTypeError(f"There is no parser for {what} ({filename!r})")
+        return target
+
+    def info(self, filename: str) -> ParserInfo:
+        """Name and version of the parser for a file name. UnsupportedDocumentTypeError, MissingDependencyError."""
+        target = self.target(filename)
+        cls = _load(target)
+        version = f"{cls.version}/ocr-{self.ocr}" if "ocr" in _arguments(target) else cls.version
+        return ParserInfo(cls.name, version, target)
+
+    def parser_for(self, filename: str) -> DocumentParser:
+        """A parser for a file name, given the limits and, where it takes them, the OCR mode and recogniser."""
+        target = self.target(filename)
+        offered: dict[str, Any] = {
+            "limits": self.limits,
+            "ocr": self.ocr,
+            "recognizer": None if self.ocr is OcrMode.OFF else RapidOcr(self.ocr_threads),
+        }
+        accepted = _arguments(target)
+        parser: DocumentParser = _load(target)(**{key: value for key, value in offered.items() if key in accepted})
+        return parser
+
+
+def extension_of(filename: str) -> str:
+    """Lower case with the dot; "" without one."""
+    return PurePath(filename.replace("\\", "/")).suffix.lower()
+
+
+@lru_cache(maxsize=64)
+def _load(target: str) -> Any:
+    module_name, class_name = target.split(":")
+    try:
+        return getattr(importlib.import_module(module_name), class_name)
+    except ImportError as error:
+        raise MissingDependencyError(f"The parser {target} cannot be imported: {error}") from error
+    except AttributeError as error:
+        raise InvalidSettingError(f"{module_name} has no class {class_name}") from error
+
+
+@lru_cache(maxsize=64)
+def _arguments(target: str) -> frozenset[str]:
+    return frozenset(inspect.signature(_load(target)).parameters)
