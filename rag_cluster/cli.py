@@ -1,5 +1,0 @@
-"""The `rag-cluster` command."""
-
-
-def main() -> None:
-    """Entry point."""

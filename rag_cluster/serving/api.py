@@ -1,0 +1,30 @@
+"""The FastAPI application: routes, middleware and error handlers around one Backend. No Ray Serve here."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+
+import rag_cluster
+from rag_cluster.serving import error_responses
+from rag_cluster.serving.backend import Backend
+from rag_cluster.serving.middleware import BodyLimit, RequestContext
+from rag_cluster.serving.routes import documents, knowledge_bases, operations, query
+from rag_cluster.serving.schemas import ErrorResponse
+
+
+def create_api(backend: Backend) -> FastAPI:
+    """The ASGI application. Interactive docs at /docs, schema at /openapi.json."""
+    app = FastAPI(
+        title="rag_cluster",
+        version=rag_cluster.__version__,
+        summary="Answers over your documents, with citations that hold.",
+        responses={status: {"model": ErrorResponse} for status in ("4XX", "5XX")},
+    )
+    app.state.backend = backend
+    for module in (knowledge_bases, documents, operations, query):
+        app.include_router(module.router)
+    error_responses.install(app)
+    # Added last is outermost.
+    app.add_middleware(BodyLimit, upload_limit=backend.settings.max_file_bytes)
+    app.add_middleware(RequestContext)
+    return app

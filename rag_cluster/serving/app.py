@@ -1,0 +1,74 @@
+"""The Serve application, built by a typed builder: `serve run serve_config.yaml` or `rag-cluster serve`."""
+
+# No `from __future__ import annotations` here: Serve reads the builder's real annotation to validate `args:`.
+
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, Field
+from ray import serve
+from ray.serve import Application
+
+from rag_cluster.errors import InvalidSettingError
+from rag_cluster.serving.deployments import EmbedderDeployment, IngressDeployment, UploadWorkerDeployment
+from rag_cluster.settings import Settings, get_settings
+from rag_cluster.wiring import ServiceFactory
+
+APP_NAME = "rag"
+_LOOPBACK = ("127.0.0.1", "localhost", "::1")
+
+
+class AppConfig(BaseModel):
+    """`args:` of serve_config.yaml. Deployment options (replicas, autoscaling, GPUs) stand under `deployments:`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    settings: dict[str, Any] = Field(
+        default_factory=dict, description="Settings by their name in settings.py, over the environment's."
+    )
+
+
+def build(config: AppConfig) -> Application:
+    """ingress -> embedder, and the upload worker beside it. Local profile: every deployment takes num_cpus 0."""
+    settings = Settings(**config.settings) if config.settings else get_settings()
+    factory = ServiceFactory(settings)
+    model = EmbedderDeployment.options(
+        ray_actor_options={"num_cpus": 0},
+        max_ongoing_requests=settings.max_ongoing_requests,
+        max_queued_requests=settings.max_queued_requests,
+    ).bind(factory)
+    worker = UploadWorkerDeployment.options(
+        ray_actor_options={"num_cpus": 0}, health_check_period_s=5, graceful_shutdown_timeout_s=20
+    ).bind(factory, model)
+    return IngressDeployment.options(
+        ray_actor_options={"num_cpus": 0},
+        max_ongoing_requests=settings.max_ongoing_requests,
+        max_queued_requests=settings.max_queued_requests,
+    ).bind(factory, model, worker)
+
+
+def require_safe_host(settings: Settings, *, has_api_keys: bool) -> None:
+    """Without an API key the server is for this machine only: refuse any other address."""
+    if settings.host not in _LOOPBACK and not has_api_keys:
+        raise InvalidSettingError(
+            f"Refusing to listen on {settings.host} without an API key: create one with "
+            "'rag-cluster keys create NAME' or set RAG_HOST=127.0.0.1."
+        )
+
+
+def start(settings: Settings) -> str:
+    """Start Serve's HTTP proxy and the application on the current Ray; the endpoint's URL.
+
+    Waits until every deployment is ready. The caller owns the Ray it runs on.
+    """
+    factory = ServiceFactory(settings)
+    require_safe_host(settings, has_api_keys=factory().catalog.has_api_keys())
+    serve.start(
+        http_options={
+            "host": settings.host,
+            "port": settings.port,
+            # Our own deadline answers first, with a proper error.
+            "request_timeout_s": settings.request_timeout + 30,
+        }
+    )
+    serve.run(build(AppConfig(settings=settings.model_dump(exclude_defaults=True))), name=APP_NAME, route_prefix="/")
+    return f"http://{settings.host}:{settings.port}"

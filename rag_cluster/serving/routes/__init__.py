@@ -1,0 +1,1 @@
+"""Routes under /v1, one module per resource."""

@@ -1,0 +1,219 @@
+"""/v1/knowledge-bases/{kb}/documents and /v1/documents/{id}: upload, list, get, patch, delete, original content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote
+
+from fastapi import APIRouter, File, Form, Header, Query, UploadFile
+from fastapi.responses import StreamingResponse
+from pydantic import TypeAdapter, ValidationError
+
+from rag_cluster.domain import ids, keys
+from rag_cluster.domain.documents import DocumentStatus, IngestionJob
+from rag_cluster.domain.ports import UploadRequest
+from rag_cluster.errors import (
+    DocumentTooLargeError,
+    EmptyDocumentError,
+    InvalidRequestError,
+    NotFoundError,
+    OverloadedError,
+)
+from rag_cluster.parsing.detection import check_content
+from rag_cluster.serving.auth import Administrator, Caller, Services
+from rag_cluster.serving.backend import Backend
+from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit, granted
+from rag_cluster.serving.schemas import (
+    AccessModel,
+    DeleteResponse,
+    DocumentPage,
+    DocumentPatch,
+    DocumentResponse,
+    UploadResponse,
+)
+
+router = APIRouter(prefix="/v1", tags=["documents"])
+
+MAX_FILENAME_BYTES = 255
+_PIECE = 1024 * 1024
+_GROUPS: TypeAdapter[list[str]] = TypeAdapter(list[str])
+_METADATA: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+
+
+def safe_filename(name: str | None) -> str:
+    """The upload's name, if it is a plain file name: InvalidRequestError for a path, a control character or nothing.
+
+    A path is refused rather than cut to its last part: a client that sends one does not mean what we would store.
+    """
+    if not name or not name.strip():
+        raise InvalidRequestError("The upload has no file name.")
+    if any(ord(char) < 32 or ord(char) == 127 for char in name):
+        raise InvalidRequestError("The file name contains control characters.")
+    if "/" in name or "\\" in name or name in (".", ".."):
+        raise InvalidRequestError("The file name must not contain a path.")
+    if len(name.encode("utf-8", "surrogatepass")) > MAX_FILENAME_BYTES:
+        raise InvalidRequestError(f"The file name is longer than {MAX_FILENAME_BYTES} bytes.")
+    return name.strip()
+
+
+def _json_form(adapter: TypeAdapter[Any], text: str | None, field: str) -> Any:
+    if text is None or not text.strip():
+        return None
+    try:
+        return adapter.validate_python(json.loads(text))
+    except (ValidationError, ValueError) as error:
+        raise InvalidRequestError(f"{field} is not the JSON that it should be: {str(error).splitlines()[0]}") from None
+
+
+def _spool(upload: UploadFile, path: Path, limit: int) -> tuple[str, int]:
+    """Copy the upload to a file in pieces: (sha256, bytes)."""
+    digest, size = hashlib.sha256(), 0
+    with path.open("wb") as out:
+        while piece := upload.file.read(_PIECE):
+            size += len(piece)
+            if size > limit:
+                raise DocumentTooLargeError(f"The file is larger than the limit of {limit:,} bytes.")
+            digest.update(piece)
+            out.write(piece)
+    if size == 0:
+        raise EmptyDocumentError("The file is empty.")
+    return digest.hexdigest(), size
+
+
+@router.post("/knowledge-bases/{knowledge_base}/documents", status_code=202)
+def upload(
+    knowledge_base: str,
+    caller: Administrator,
+    services: Services,
+    file: Annotated[UploadFile, File(description="The document; its extension names its format.")],
+    acl: Annotated[str | None, Form(description='JSON list of groups, e.g. ["staff"].')] = None,
+    department: Annotated[str | None, Form(max_length=200)] = None,
+    security_level: Annotated[int, Form(ge=0, le=9)] = 0,
+    metadata: Annotated[str | None, Form(description="JSON object.")] = None,
+    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+) -> UploadResponse:
+    """Accept a document: checked, stored and queued when this returns; parsing and indexing follow in the job."""
+    base = granted(services, caller, knowledge_base)
+    filename = safe_filename(file.filename)
+    groups = _json_form(_GROUPS, acl, "acl")
+    access = AccessModel(acl=groups, department=department, security_level=security_level).attributes()
+    facts = _json_form(_METADATA, metadata, "metadata") or {}
+    if services.uploads.backlog() >= services.settings.upload_backlog:
+        raise OverloadedError("Too many uploads are waiting; retry later.", retry_after=10)
+    with tempfile.TemporaryDirectory(prefix="rag-upload-") as folder:
+        path = Path(folder) / "upload"
+        sha256, size = _spool(file, path, services.settings.max_file_bytes)
+        check_content(path, filename, services.limits)
+        request = UploadRequest(
+            document_id=ids.upload_document_id(),
+            knowledge_base_id=base.id,
+            filename=filename,
+            mime_type=(file.content_type or "")[:200],
+            sha256=sha256,
+            size=size,
+            content_fingerprint=services.content_fingerprint(filename),
+            access=access,
+            metadata=facts,
+            idempotency_key=idempotency_key,
+        )
+        duplicate = services.uploads.find_duplicate(caller, request) if idempotency_key is None else None
+        if duplicate is not None:
+            return _accepted(duplicate, deduplicated=True)
+        job = _store_and_submit(services, request, path)
+    return _accepted(job, deduplicated=job.document_id != request.document_id)
+
+
+def _store_and_submit(services: Backend, request: UploadRequest, path: Path) -> IngestionJob:
+    """Object first, then facts in one transaction; the object goes again when the facts could not be written."""
+    key = keys.source_key(request.knowledge_base_id, request.document_id, 1, request.filename)
+    services.objects.put_file(key, str(path))
+    try:
+        job = services.uploads.submit(request)
+    except BaseException:
+        services.objects.delete(key)
+        raise
+    if job.document_id != request.document_id:
+        services.objects.delete(key)  # The same Idempotency-Key came before: its document stands.
+    return job
+
+
+def _accepted(job: IngestionJob, *, deduplicated: bool) -> UploadResponse:
+    return UploadResponse(
+        document_id=job.document_id, job_id=job.id, status=job.status, deduplicated=deduplicated
+    )
+
+
+@router.get("/knowledge-bases/{knowledge_base}/documents")
+def list_page(
+    knowledge_base: str,
+    caller: Caller,
+    services: Services,
+    status: DocumentStatus | None = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> DocumentPage:
+    """The documents that the caller may read."""
+    base = granted(services, caller, knowledge_base)
+    items, next_cursor = services.catalog.list_documents(base.id, caller, status=status, cursor=cursor, limit=limit)
+    return DocumentPage(items=[DocumentResponse.of(item) for item in items], next_cursor=next_cursor)
+
+
+@router.get("/documents/{document_id}")
+def get(document_id: str, caller: Caller, services: Services) -> DocumentResponse:
+    """One document with its newest version's status."""
+    return DocumentResponse.of(services.catalog.document(document_id, caller))
+
+
+@router.patch("/documents/{document_id}")
+def patch(document_id: str, body: DocumentPatch, caller: Administrator, services: Services) -> DocumentResponse:
+    """Change access or metadata, in force for the next request, without parsing or embedding."""
+    services.catalog.document(document_id, caller)
+    changed = services.catalog.update_document(
+        document_id, access=body.access.attributes() if body.access else None, metadata=body.metadata
+    )
+    services.drain_outbox(document_id)
+    return DocumentResponse.of(changed)
+
+
+@router.delete("/documents/{document_id}")
+def delete(document_id: str, caller: Administrator, services: Services) -> DeleteResponse:
+    """Delete a document everywhere; the receipt says per store what was verified gone. 409 while it is processed."""
+    services.catalog.document(document_id, caller)
+    return DeleteResponse.of(services.delete_document(document_id))
+
+
+@router.get("/documents/{document_id}/content", response_class=StreamingResponse)
+def content(
+    document_id: str,
+    caller: Caller,
+    services: Services,
+    version: Annotated[int | None, Query(ge=1, description="Default: the published version.")] = None,
+) -> StreamingResponse:
+    """The original file, as a download."""
+    document = services.catalog.document(document_id, caller)
+    wanted = version or document.published_version
+    if wanted is None:
+        raise NotFoundError("The document has no published version yet.")
+    key = keys.source_key(document.knowledge_base_id, document.id, wanted, document.filename)
+    size = services.objects.size(key)
+    stream = services.objects.open(key)
+
+    def pieces() -> Iterator[bytes]:
+        with stream:
+            while piece := stream.read(_PIECE):
+                yield piece
+
+    return StreamingResponse(
+        pieces(),
+        media_type="application/octet-stream",
+        headers={
+            "Content-Length": str(size),
+            "Content-Disposition": f"attachment; filename*=UTF-8''{quote(document.filename)}",
+            "X-Content-Type-Options": "nosniff",
+        },
+    )

@@ -1,0 +1,76 @@
+"""Jobs, runs, assets and health."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Response
+from fastapi.responses import JSONResponse
+
+from rag_cluster.serving.auth import Administrator, Caller, Services
+from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit
+from rag_cluster.serving.schemas import (
+    HealthResponse,
+    JobResponse,
+    ReadyResponse,
+    ReceiptResponse,
+    RunDetail,
+    RunPage,
+    RunResponse,
+)
+
+router = APIRouter()
+
+# Only these are shown inline; anything else is downloaded, so that an SVG or HTML asset can never run as a page.
+_INLINE = {"image/png", "image/jpeg", "image/webp", "image/gif", "image/bmp", "image/tiff"}
+
+
+@router.get("/v1/jobs/{job_id}", tags=["jobs"])
+def job(job_id: str, caller: Caller, services: Services) -> JobResponse:
+    """The state of an upload's background job."""
+    return JobResponse.of(services.uploads.job(job_id, caller))
+
+
+@router.get("/v1/runs", tags=["runs"])
+def runs(caller: Administrator, services: Services, cursor: Cursor = None, limit: Limit = 50) -> RunPage:
+    """Bulk ingestion runs, newest first."""
+    items, next_cursor = services.ledger.runs(cursor=cursor, limit=limit)
+    return RunPage(items=[RunResponse.of(item) for item in items], next_cursor=next_cursor)
+
+
+@router.get("/v1/runs/{run_id}", tags=["runs"])
+def run(run_id: str, caller: Administrator, services: Services) -> RunDetail:
+    """One run with the inputs that failed or were skipped."""
+    found = RunResponse.of(services.ledger.run(run_id))
+    receipts = [ReceiptResponse.of(receipt) for receipt in services.ledger.run_receipts(run_id)]
+    return RunDetail(**found.model_dump(), receipts=receipts)
+
+
+@router.get("/v1/assets/{asset_id}", tags=["assets"], response_class=Response)
+def asset(asset_id: str, caller: Caller, services: Services) -> Response:
+    """An image of a document that the caller may read."""
+    found = services.catalog.asset(asset_id, caller)
+    content = services.objects.get(found.object_key)
+    inline = found.media_type in _INLINE
+    return Response(
+        content,
+        media_type=found.media_type if inline else "application/octet-stream",
+        headers={
+            "X-Content-Type-Options": "nosniff",
+            "Content-Disposition": "inline" if inline else "attachment",
+            "Cache-Control": "private, max-age=300",
+        },
+    )
+
+
+@router.get("/healthz", tags=["health"])
+async def healthz() -> HealthResponse:
+    """The process answers."""
+    return HealthResponse(status="ok")
+
+
+@router.get("/readyz", tags=["health"], response_model=ReadyResponse, responses={503: {"model": ReadyResponse}})
+async def readyz(services: Services) -> Response:
+    """Every dependency answers, or 503 with the one that does not."""
+    checks = dict(await services.readiness())
+    ready = all(value == "ok" for value in checks.values())
+    body = ReadyResponse(status="ready" if ready else "not ready", checks=checks)
+    return JSONResponse(body.model_dump(), status_code=200 if ready else 503)
