@@ -25,6 +25,7 @@ from reportlab.pdfgen.canvas import Canvas
 from reportlab.platypus import (
     BaseDocTemplate,
     Frame,
+    FrameBreak,
     NextPageTemplate,
     PageBreak,
     PageTemplate,
@@ -149,7 +150,7 @@ def safety_report(path: Path) -> None:
             "by during night shifts, which has halved the number of hard landings.",
         )
     ]
-    story += [Paragraph("3 Vehicles in the yard", head)]
+    story += [FrameBreak(), Paragraph("3 Vehicles in the yard", head)]
     story += [
         p(text)
         for text in (
