@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 import re
 import threading
@@ -100,6 +101,7 @@ class MemoryChunkIndex:
         self, collection: str, vector: Sequence[float], access: AccessFilter, limit: int
     ) -> list[Hit]:
         """Nearest rows by cosine, best first."""
+        await asyncio.sleep(0)  # can be cancelled, as a real one
         if matches_nothing(access) or limit <= 0:
             return []
         query = np.asarray(vector, np.float32)
@@ -113,6 +115,7 @@ class MemoryChunkIndex:
 
     async def search_sparse(self, collection: str, text: str, access: AccessFilter, limit: int) -> list[Hit]:
         """Best BM25 rows, best first."""
+        await asyncio.sleep(0)  # can be cancelled, as a real one
         if matches_nothing(access) or limit <= 0:
             return []
         found = self._collection(collection)

@@ -126,7 +126,7 @@ class MilvusChunkIndex:
             if parameters.field_name not in present:
                 single = MilvusClient.prepare_index_params()
                 single.append(parameters)
-                client.create_index(name, single, timeout=self._timeout)
+                client.create_index(name, single, sync=False, timeout=self._timeout)  # loading waits for it
         client.load_collection(
             name, timeout=self._timeout, **({} if lite else {"replica_number": self._options.replicas})
         )

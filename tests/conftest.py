@@ -1,0 +1,6 @@
+"""Fixtures live in tests/fixtures, one module per store."""
+
+pytest_plugins = [
+    "tests.fixtures.milvus",
+    "tests.fixtures.s3",
+]
