@@ -197,6 +197,10 @@ class SourceFile:
     """ETag of the store, or the mtime in milliseconds of a local file, as a string."""
     access: AccessAttributes = field(default_factory=AccessAttributes)
     metadata: Mapping[str, Any] = field(default_factory=dict)
+    keeps_access: bool = False
+    """True: nothing was said about access; a document that exists keeps its own."""
+    keeps_metadata: bool = False
+    """The same for metadata."""
 
 
 class PlanAction(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass, replace
 
-from rag_cluster.domain.documents import Claim, DocumentStatus, OutboxKind, Receipt
+from rag_cluster.domain.documents import Claim, DocumentStatus, DocumentVersion, OutboxKind, Receipt
 from rag_cluster.errors import ClaimLostError, ExternalServiceError, RagClusterError
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import ERRORS_TOTAL
@@ -82,21 +82,28 @@ def record_failure(write_path: WritePath, claim: Claim, failure: Failure) -> boo
 
 
 def leave(write_path: WritePath, knowledge_base_id: str, claim: Claim) -> None:
-    """After a lost claim: a delete is owed of what this owner wrote to other stores for a version nobody else owns.
+    """After a lost claim: a delete is owed of what this owner wrote to other stores for a version that is over.
 
-    A version of a deleted document, or one that failed, has no other owner; any other new owner writes the same ids
-    again. Version numbers are never reused, so the delete can never meet later rows.
+    That is a version of a deleted document, or one that failed for good: nobody takes those up again. Any other new
+    owner writes the same ids again. Version numbers are never reused, so the delete can never meet later rows.
     """
     catalog, outbox = write_path.catalog, write_path.outbox
     document_id, payload = claim.document_id, {"version": claim.version}
     deleted = write_path.retry.call(lambda: catalog.index_row_facts(document_id)) is None
+    found = None if deleted else version_of(write_path, claim)
     if deleted:
         outbox.add(OutboxKind.PURGE_VERSION, document_id, knowledge_base_id, payload)
-    if deleted or version_status(write_path, claim) is DocumentStatus.FAILED:
+    if deleted or (found is not None and found.status is DocumentStatus.FAILED and found.error_permanent):
         outbox.add(OutboxKind.INDEX_DELETE, document_id, knowledge_base_id, payload)
 
 
-def version_status(write_path: WritePath, claim: Claim) -> DocumentStatus | None:
-    """Where the claimed version stands now; None when it is gone."""
+def version_of(write_path: WritePath, claim: Claim) -> DocumentVersion | None:
+    """The claimed version as it is now; None when it is gone."""
     versions = write_path.retry.call(lambda: write_path.catalog.versions(claim.document_id))
-    return next((found.status for found in versions if found.version == claim.version), None)
+    return next((found for found in versions if found.version == claim.version), None)
+
+
+def is_ready(write_path: WritePath, claim: Claim) -> bool:
+    """Whether the claimed version was published meanwhile."""
+    found = version_of(write_path, claim)
+    return found is not None and found.status is DocumentStatus.READY

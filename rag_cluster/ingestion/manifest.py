@@ -25,6 +25,8 @@ SCHEMA = pa.schema(
         ("etag", pa.string()),
         ("access", pa.string()),
         ("metadata", pa.string()),
+        ("keeps_access", pa.bool_()),
+        ("keeps_metadata", pa.bool_()),
     ]
 )
 ROW_GROUP = 1000
@@ -80,7 +82,9 @@ def to_row(planned: PlannedFile) -> dict[str, Any]:
         "size": file.size,
         "etag": file.etag,
         "access": json.dumps(asdict(file.access)),
-        "metadata": json.dumps(dict(file.metadata), ensure_ascii=False),
+        "metadata": json.dumps(dict(file.metadata), ensure_ascii=False, default=str),
+        "keeps_access": file.keeps_access,
+        "keeps_metadata": file.keeps_metadata,
     }
 
 
@@ -88,10 +92,14 @@ def from_row(row: dict[str, Any]) -> PlannedFile:
     """Inverse of `to_row`."""
     access = json.loads(row["access"])
     acl = access["acl"]
-    attributes = AccessAttributes(None if acl is None else tuple(acl), access["department"], access["security_level"])
-    return PlannedFile(
-        SourceFile(row["uri"], row["filename"], row["size"], row["etag"], attributes, json.loads(row["metadata"])),
-        row["document_id"],
-        PlanAction(row["action"]),
-        row["content_fingerprint"],
+    file = SourceFile(
+        row["uri"],
+        row["filename"],
+        row["size"],
+        row["etag"],
+        AccessAttributes(None if acl is None else tuple(acl), access["department"], access["security_level"]),
+        json.loads(row["metadata"]),
+        row["keeps_access"],
+        row["keeps_metadata"],
     )
+    return PlannedFile(file, row["document_id"], PlanAction(row["action"]), row["content_fingerprint"])

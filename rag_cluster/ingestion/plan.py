@@ -11,7 +11,7 @@ from typing import Any
 from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, SourceFile
 from rag_cluster.domain.ports import InputProblem
-from rag_cluster.errors import UnsupportedDocumentTypeError
+from rag_cluster.errors import RagClusterError, UnsupportedDocumentTypeError
 from rag_cluster.ingestion.write_path import WritePath
 
 BATCH = 1000
@@ -52,16 +52,25 @@ def plan(
                 continue
             try:
                 fingerprints.append(write_path.content_fingerprint(entry.filename, options.chunking_strategy))
-            except UnsupportedDocumentTypeError as error:
-                yield Receipt(entry.uri, "", "skipped", stage="plan", error_type=error.type, message=error.message)
+            except RagClusterError as error:  # becomes the file's row
+                outcome = "skipped" if isinstance(error, UnsupportedDocumentTypeError) else "failed"
+                yield Receipt(entry.uri, "", outcome, stage="plan", error_type=error.type, message=error.message)
                 continue
             files.append(_with_options(entry, options))
         yield from _compare(write_path, knowledge_base_id, files, fingerprints, options)
 
 
 def _with_options(file: SourceFile, options: PlanOptions) -> SourceFile:
+    # A listing that says nothing about access leaves a document as it is: what a person set over HTTP must survive
+    # the next run, and a changed file must not open what was closed.
     metadata = {**file.metadata, **options.metadata}
-    return replace(file, access=options.access or file.access, metadata=metadata)
+    return replace(
+        file,
+        access=options.access or file.access,
+        metadata=metadata,
+        keeps_access=options.access is None and file.access == AccessAttributes(),
+        keeps_metadata=not metadata,
+    )
 
 
 def _compare(
@@ -95,20 +104,17 @@ def _settle(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -
                 message=planned.reason or "failed permanently on the same bytes before; --retry-failed tries again",
             )
         case PlanAction.ATTRIBUTES:
-            return _apply_attributes(write_path, planned, options)
+            return _apply_attributes(write_path, planned)
         case PlanAction.UNCHANGED:
             if options.verify_content:
                 return replace(planned, action=PlanAction.PREPARE)
             return Receipt(file.uri, document_id, "unchanged")
 
 
-def _apply_attributes(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -> Receipt:
-    # A listing without attributes states nothing: what a person set over HTTP must survive the next run.
+def _apply_attributes(write_path: WritePath, planned: PlannedFile) -> Receipt:
     file, document_id = planned.file, planned.document_id
-    access = file.access if options.access is not None or file.access != AccessAttributes() else None
-    metadata = file.metadata or None
-    if access is None and metadata is None:
-        return Receipt(file.uri, document_id, "unchanged")
     started = time.perf_counter()
+    access = None if file.keeps_access else file.access
+    metadata = None if file.keeps_metadata else file.metadata
     write_path.retry.call(lambda: write_path.catalog.update_document(document_id, access=access, metadata=metadata))
     return Receipt(file.uri, document_id, "attributes", seconds=time.perf_counter() - started)

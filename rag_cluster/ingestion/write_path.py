@@ -35,6 +35,20 @@ T = TypeVar("T")
 log = logging.getLogger("rag_cluster.ingestion")
 
 
+class ParserInfo(Protocol):
+    """Which parser reads a file; both are part of the content fingerprint."""
+
+    @property
+    def name(self) -> str:
+        """The parser's name."""
+        ...
+
+    @property
+    def version(self) -> str:
+        """Raised whenever its output changes."""
+        ...
+
+
 class Parser(Protocol):
     """The isolated child, seen from outside: any format, time and memory limited."""
 
@@ -98,8 +112,8 @@ class WritePath:
     index: ChunkIndex
     parser: Callable[[], Parser]
     """Called for each document: return the same one again, made at the first call."""
-    parser_info: Callable[[str], tuple[str, str]]
-    """(name, version) of the parser of a filename. UnsupportedDocumentTypeError when there is none."""
+    parser_info: Callable[[str], ParserInfo]
+    """The parser of a filename. UnsupportedDocumentTypeError when there is none."""
     chunker: Callable[[str | None], Chunker]
     """The chunker of a strategy name; None is the configured default. InvalidSettingError for an unknown one."""
     tokenizer: Tokenizer
@@ -115,11 +129,11 @@ class WritePath:
 
     def content_fingerprint(self, filename: str, strategy: str | None) -> str:
         """What decides the chunks of this file's bytes. UnsupportedDocumentTypeError without a parser."""
-        parser, version = self.parser_info(filename)
+        parser = self.parser_info(filename)
         chunker = self.chunker(strategy)
         return ids.content_fingerprint(
-            parser=parser,
-            parser_version=version,
+            parser=parser.name,
+            parser_version=parser.version,
             chunker=chunker.name,
             parameters=chunker.parameters,
             tokenizer=self.tokenizer.name,

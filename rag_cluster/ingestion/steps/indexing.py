@@ -13,7 +13,7 @@ import numpy as np
 from rag_cluster.domain.chunks import IndexRow, PartContent
 from rag_cluster.domain.documents import DocumentStatus, IndexRecord, OutboxKind, Receipt
 from rag_cluster.errors import ClaimLostError, ModelUnavailableError
-from rag_cluster.ingestion.failures import Failure, failed, leave, version_status
+from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import PartDone, PreparedPart
 from rag_cluster.ingestion.steps.preparation import Stage
 from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
@@ -113,7 +113,7 @@ def _not_done(
             continue
         rows.append(PartDone(part.document_id, 0, 0))
         if not pending[version]:
-            ready = version_status(write_path, part.claim) is DocumentStatus.READY
+            ready = is_ready(write_path, part.claim)
             rows.append(_receipt(part, "ready") if ready else _busy(write_path, part, "publish"))
     return todo, rows
 

@@ -14,7 +14,7 @@ from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, Snapshot, part_boundaries
 from rag_cluster.domain.documents import Claim, DocumentAsset, DocumentStatus, Receipt, SourceFile
 from rag_cluster.errors import ClaimLostError, DocumentTooLargeError, EmptyDocumentError
-from rag_cluster.ingestion.failures import Failure, failed, leave, version_status
+from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import PreparedPart
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import BYTES_TOTAL, STAGE_SECONDS
@@ -91,8 +91,7 @@ def resume(write_path: WritePath, work: Work, claim: Claim) -> list[PreparedPart
     """Parts that are not done of a version whose snapshot is committed. Nothing is fetched or parsed."""
     pending = write_path.retry.call(lambda: write_path.ledger.pending_parts(claim.document_id, claim.version))
     if not pending:
-        status = version_status(write_path, claim)
-        outcome = "ready" if status is DocumentStatus.READY else "busy"
+        outcome = "ready" if is_ready(write_path, claim) else "busy"
         return Receipt(work.file.uri, work.document_id, outcome, claim.version, stage="claim")
     chunks = sum(part.end - part.start for part in pending)
     first = _first_part(work, claim, chunks)
@@ -207,7 +206,7 @@ def _store(write_path: WritePath, work: Work, claim: Claim, parsed: ParsedDocume
 def _snapshot(
     write_path: WritePath, work: Work, claim: Claim, parsed: ParsedDocument, chunked: ChunkedDocument, sha256: str
 ) -> Snapshot:
-    parser_name, parser_version = write_path.parser_info(work.file.filename)
+    parser = write_path.parser_info(work.file.filename)
     return Snapshot(
         knowledge_base_id=work.knowledge_base_id,
         document_id=claim.document_id,
@@ -215,8 +214,8 @@ def _snapshot(
         filename=work.file.filename,
         sha256=sha256,
         content_fingerprint=work.content_fingerprint,
-        parser_name=parser_name,
-        parser_version=parser_version,
+        parser_name=parser.name,
+        parser_version=parser.version,
         chunking_strategy=write_path.chunker(work.strategy).name,
         blocks=parsed.blocks,
         chunked=chunked,
