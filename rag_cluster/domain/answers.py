@@ -67,6 +67,8 @@ class Answer:
     warnings: tuple[str, ...] = ()
     """Marks that were removed, claims that their source does not hold."""
     message_id: str | None = None
+    session_id: str | None = None
+    """The session that the message was stored in."""
 
 
 class AnswerEventKind(StrEnum):

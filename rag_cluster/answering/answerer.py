@@ -1,0 +1,323 @@
+"""From a question to a cited answer or a refusal. JSON and SSE share one preparation and one stream of events."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from rag_cluster.answering import prompts
+from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
+from rag_cluster.answering.citations import build_citations, check_claims
+from rag_cluster.answering.context import CountTokens, build_context, estimate_tokens
+from rag_cluster.answering.language import question_language, refusal_text
+from rag_cluster.answering.marks import MarkFilter
+from rag_cluster.answering.records import Audited, AuditTrail
+from rag_cluster.answering.refusal import Assessment, assess
+from rag_cluster.domain.access import Principal
+from rag_cluster.domain.answers import (
+    Answer,
+    AnswerEvent,
+    AnswerEventKind,
+    ChatEvidence,
+    Citation,
+    ContextSource,
+    GenerationRequest,
+)
+from rag_cluster.domain.ports import Conversations, Generator
+from rag_cluster.domain.retrieval import RetrievalOptions, RetrievalRun
+from rag_cluster.errors import InternalError, InvalidRequestError, RagClusterError
+
+log = logging.getLogger(__name__)
+
+
+class Retrieves(Protocol):
+    """What answering needs of retrieval."""
+
+    async def retrieve(
+        self, principal: Principal, knowledge_base_id: str, query: str, options: RetrievalOptions | None = None
+    ) -> RetrievalRun:
+        """Evidence for a query."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AnswerLimits:
+    """Settings values that answering needs."""
+
+    context_tokens: int = 6000
+    max_question_chars: int = 8000
+    temperature: float = 0.2
+    max_answer_tokens: int = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A question with its evidence. request is None when the evidence does not suffice."""
+
+    run: RetrievalRun
+    assessment: Assessment
+    sources: tuple[ContextSource, ...] = ()
+    request: GenerationRequest | None = None
+
+
+class Answerer:
+    """Composes retrieval, refusal, context, generator and citations; keeps messages and the audit trail."""
+
+    def __init__(
+        self,
+        retriever: Retrieves,
+        generator: Generator,
+        conversations: Conversations,
+        *,
+        calibration: Calibration = WORDS_ONLY,
+        limits: AnswerLimits | None = None,
+        count_tokens: CountTokens = estimate_tokens,
+    ) -> None:
+        self._retriever = retriever
+        self._generator = generator
+        self._conversations = conversations
+        self._calibration = calibration
+        self._limits = limits or AnswerLimits()
+        self._count_tokens = count_tokens
+        self._trail = AuditTrail(conversations)
+
+    async def retrieve(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        query: str,
+        options: RetrievalOptions | None = None,
+        *,
+        request_id: str = "",
+    ) -> RetrievalRun:
+        """Evidence only, with its audit row."""
+        options = options or RetrievalOptions()
+        async with self._trail.audit(principal, knowledge_base_id, query, options, request_id) as audited:
+            self._check(query)
+            audited.run = await self._retriever.retrieve(principal, knowledge_base_id, query, options)
+            audited.outcome = "retrieved"
+            return audited.run
+
+    async def answer(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        question: str,
+        options: RetrievalOptions | None = None,
+        *,
+        request_id: str = "",
+        session_id: str | None = None,
+    ) -> Answer:
+        """The whole answer. Raises what retrieval or the generator raised."""
+        events = self._events(principal, knowledge_base_id, question, options, request_id, session_id)
+        async with aclosing(events):
+            async for event in events:
+                if event.answer is not None:
+                    return event.answer
+        raise InternalError("The answer ended without a result.")
+
+    async def stream(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        question: str,
+        options: RetrievalOptions | None = None,
+        *,
+        request_id: str = "",
+        session_id: str | None = None,
+    ) -> AsyncIterator[AnswerEvent]:
+        """meta, delta*, citation*, then exactly one of done | refuse | error. Failures become the error event."""
+        events = self._events(principal, knowledge_base_id, question, options, request_id, session_id)
+        try:
+            async with aclosing(events):
+                async for event in events:
+                    yield event
+        except Exception as error:  # becomes the error event: the response's status is already sent
+            known = error if isinstance(error, RagClusterError) else InternalError("The answer failed.")
+            if known is not error:
+                log.exception("answer failed")
+            yield AnswerEvent(
+                AnswerEventKind.ERROR,
+                {"error": {"code": known.code, "type": known.type, "message": known.message, "request_id": request_id}},
+            )
+
+    async def _events(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        question: str,
+        options: RetrievalOptions | None,
+        request_id: str,
+        session_id: str | None,
+    ) -> AsyncGenerator[AnswerEvent]:
+        options = options or RetrievalOptions()
+        async with self._trail.audit(principal, knowledge_base_id, question, options, request_id) as audited:
+            prepared = await self._prepare(principal, knowledge_base_id, question, options, audited)
+            yield AnswerEvent(AnswerEventKind.META, _meta(prepared))
+            if prepared.request is None:
+                answer = self._refusal(question, prepared)
+            else:
+                cleaner = _cleaner(prepared)
+                pieces: list[str] = []
+                async with aclosing(_deltas(self._generator, prepared.request, cleaner)) as deltas:
+                    async for delta in deltas:
+                        pieces.append(delta)
+                        yield AnswerEvent(AnswerEventKind.DELTA, {"text": delta})
+                answer = _finished(question, "".join(pieces), prepared, cleaner)
+                for citation in answer.citations:
+                    yield AnswerEvent(AnswerEventKind.CITATION, {"citation": citation})
+            audited.outcome = "refused" if answer.refused else "answered"
+            audited.metadata.update(_facts(answer, prepared))
+            answer = await self._keep(principal, knowledge_base_id, answer, session_id)
+            kind = AnswerEventKind.REFUSE if answer.refused else AnswerEventKind.DONE
+            yield AnswerEvent(kind, {"reason": answer.refusal_reason} if answer.refused else {}, answer)
+
+    def _check(self, question: str) -> None:
+        if not question.strip():
+            raise InvalidRequestError("The question is empty: ask something.")
+        if len(question) > self._limits.max_question_chars:
+            raise InvalidRequestError(
+                f"The question has {len(question)} characters; at most {self._limits.max_question_chars} are taken."
+            )
+
+    async def _prepare(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        question: str,
+        options: RetrievalOptions,
+        audited: Audited,
+    ) -> _Prepared:
+        """Retrieve, then refuse or build the generator's request."""
+        self._check(question)
+        run = await self._retriever.retrieve(principal, knowledge_base_id, question, options)
+        audited.run = run
+        assessment = assess(run, self._calibration)
+        if assessment.reason:
+            return _Prepared(run, assessment)
+        context = build_context(
+            run.results,
+            self._limits.context_tokens,
+            count_tokens=self._count_tokens,
+            hide_source_filename=run.hide_source_filename,
+        )
+        language = question_language(question)
+        request = GenerationRequest(
+            question=question,
+            language=language,
+            sources=context.sources,
+            system_prompt=prompts.system_prompt(language),
+            user_prompt=prompts.user_prompt(context.text, question, language),
+            query_vector=run.query_vector,
+            temperature=self._limits.temperature,
+            max_tokens=self._limits.max_answer_tokens,
+        )
+        return _Prepared(run, assessment, context.sources, request)
+
+    def _refusal(self, question: str, prepared: _Prepared) -> Answer:
+        log.info("question refused", extra={"reason": prepared.assessment.reason})
+        return Answer(
+            question=question,
+            text=refusal_text(question),
+            refused=True,
+            results=prepared.run.results,
+            trace=prepared.run.trace,
+            refusal_reason=prepared.assessment.reason,
+        )
+
+    async def _keep(
+        self, principal: Principal, knowledge_base_id: str, answer: Answer, session_id: str | None
+    ) -> Answer:
+        """Store question and answer with the evidence. What cannot be stored is logged: the answer still stands."""
+        evidence = ChatEvidence(answer.citations, answer.results, answer.trace)
+        try:
+            asked = await self._conversations.add_message(
+                session_id, "user", answer.question, principal=principal, knowledge_base_id=knowledge_base_id
+            )
+            told = await self._conversations.add_message(
+                asked.session_id,
+                "assistant",
+                answer.text,
+                principal=principal,
+                knowledge_base_id=knowledge_base_id,
+                evidence=evidence,
+            )
+        except Exception as error:  # becomes a warning of the answer
+            log.warning("the message was not stored", exc_info=True)
+            reason = error.type if isinstance(error, RagClusterError) else type(error).__name__
+            return replace(answer, warnings=(*answer.warnings, f"the message was not stored: {reason}"))
+        return replace(answer, message_id=told.id, session_id=asked.session_id)
+
+
+async def _deltas(generator: Generator, request: GenerationRequest, cleaner: MarkFilter) -> AsyncGenerator[str]:
+    """The generator's text without marks that stand for nothing. Closing this closes the generator's stream."""
+    stream = generator.stream(request)
+    try:
+        async for raw in stream:
+            if text := cleaner.feed(raw):
+                yield text
+        if text := cleaner.flush():
+            yield text
+    finally:
+        if isinstance(stream, AsyncGenerator):
+            await stream.aclose()
+
+
+def _cleaner(prepared: _Prepared) -> MarkFilter:
+    assets = frozenset(asset.id for source in prepared.sources for asset in source.result.assets)
+    language = prepared.request.language if prepared.request is not None else "en"
+    return MarkFilter(len(prepared.sources), assets, language)
+
+
+def _finished(question: str, text: str, prepared: _Prepared, cleaner: MarkFilter) -> Answer:
+    """The answer with its citations; a model that says it cannot tell has refused, and so has an empty text."""
+    text = text.strip()
+    refusal = refusal_text(question)
+    run = prepared.run
+    if not text or (refusal.rstrip(".。") in text and len(text) <= len(refusal) + 40):
+        reason = "the generator found no answer in the evidence"
+        return Answer(question, refusal, True, results=run.results, trace=run.trace, refusal_reason=reason)
+    warnings = [f"removed mark {mark}" for mark in cleaner.removed] + check_claims(text, prepared.sources)
+    return Answer(
+        question=question,
+        text=text,
+        refused=False,
+        citations=build_citations(text, prepared.sources),
+        results=run.results,
+        trace=run.trace,
+        warnings=tuple(warnings),
+    )
+
+
+def _meta(prepared: _Prepared) -> dict[str, Any]:
+    """What is known before the first word: how much was found and what it was called."""
+    return {
+        "results": len(prepared.run.results),
+        "sources": [
+            {
+                "number": source.number,
+                "document_id": source.result.document_id,
+                "filename": source.result.filename,
+                "locator": source.result.locator.to_dict(),
+            }
+            for source in prepared.sources
+        ],
+        "degradations": list(prepared.run.trace.degradations),
+    }
+
+
+def _facts(answer: Answer, prepared: _Prepared) -> dict[str, Any]:
+    cited: tuple[Citation, ...] = answer.citations
+    assessment = prepared.assessment
+    return {
+        "answer": answer.text,
+        "citations": [{"number": one.number, "chunk_id": one.chunk_id, "quote": one.quote} for one in cited],
+        "refusal_reason": answer.refusal_reason,
+        "warnings": list(answer.warnings),
+        "strength": round(assessment.strength, 4) if prepared.run.results else None,
+        "coverage": round(assessment.best_coverage, 4),
+        "best_cosine": assessment.best_cosine,
+    }
