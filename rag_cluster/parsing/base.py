@@ -59,6 +59,11 @@ class BlockBuilder:
         """Texts of the open headings, outermost first."""
         return tuple(text for _, text in self._headings)
 
+    @property
+    def has_blocks(self) -> bool:
+        """Whether anything was added."""
+        return bool(self._blocks)
+
     def reset_headings(self) -> None:
         """Close all headings: at a new sheet, slide or appended document."""
         self._headings.clear()

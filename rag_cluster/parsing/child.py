@@ -27,7 +27,14 @@ def parse_source(source: DocumentSource, registry: ParserRegistry) -> ParsedDocu
     """Detect, choose and parse, in this process. Raises DocumentError subclasses or whatever a parser raised."""
     registry.target(source.filename)
     check_content(source.path, source.filename, registry.limits)
-    return registry.parser_for(source.filename).parse(source)
+    try:
+        parser = registry.parser_for(source.filename)
+    except RagClusterError:
+        raise
+    except Exception as error:
+        # A parser that cannot even be made is our fault or the settings', never the document's.
+        raise InternalError(f"The parser for {source.filename!r} cannot be made: {error!r}") from error
+    return parser.parse(source)
 
 
 def parse_outcome(source: DocumentSource, registry: ParserRegistry) -> Outcome:

@@ -1,0 +1,83 @@
+"""What of a web page is not its content: navigation, banners, hidden elements, scripts.
+
+Dropping is careful: words in class names only count with many links or little text, and a page that would be left
+empty is read whole.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+_DROPPED = """
+script style noscript template head svg iframe object embed canvas audio video map select button textarea
+datalist meta link base frameset noframes source track param progress meter dialog
+"""
+DROPPED = frozenset(_DROPPED.split())
+_ROLES = {"navigation", "banner", "contentinfo", "search", "dialog", "alertdialog", "menu", "menubar", "toolbar"}
+_LINKS = re.compile(
+    r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|sidebar|pagination|pager|toc|navbox|share|social|footer|header"
+    r"|related|skip|jump|topbar|toolbar|catlinks|tags?|languages?|catalog|crumb|toplinks?)(?:$|[\s_-])",
+    re.IGNORECASE,
+)
+_NOTICES = re.compile(
+    r"cookie|consent|gdpr|newsletter|subscribe|advert|(?:^|[\s_-])(?:ads?|popup|modal|promo)(?:$|[\s_-])", re.IGNORECASE
+)
+_ALWAYS = re.compile(
+    r"(?:^|\s)(?:mw-editsection|headerlink|footnote-backref|noprint|printfooter|mw-jump-link|mw-empty-elt|anchorjs-link"
+    r"|skip-link|skip-to-content|vector-page-toolbar|vector-toc|navbox)(?:$|\s)"
+)
+_HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+_SECTIONING = ("main", "article", "section")
+
+
+def is_hidden(element: Any) -> bool:
+    """Whether a browser would not show the element."""
+    attributes = element.attrib
+    if "hidden" in attributes and attributes["hidden"] != "until-found":
+        return True
+    return attributes.get("aria-hidden") == "true" or bool(_HIDDEN.search(attributes.get("style", "")))
+
+
+def is_boilerplate(element: Any) -> bool:
+    """Whether a block element is page furniture."""
+    tag = element.tag
+    names = f"{element.get('class', '')} {element.get('id', '')}".strip()
+    if names and _ALWAYS.search(names):
+        return True
+    if tag == "nav" or element.get("role") in _ROLES:
+        return True
+    if tag in ("header", "footer", "aside"):
+        inside = any(ancestor.tag in _SECTIONING for ancestor in element.iterancestors())
+        if tag == "aside":
+            return not inside or link_density(element) > 0.5
+        return not inside and not (tag == "header" and _holds_title(element))
+    if not names or tag in ("html", "body", "main", "article", "table", "h1", "h2", "h3"):
+        return False
+    if _NOTICES.search(names):
+        return text_length(element) < 2000
+    return bool(_LINKS.search(names)) and link_density(element) > 0.5
+
+
+def main_content(body: Any) -> Any:
+    """The element that holds the page's content: main, a single article, or body itself."""
+    candidates = body.xpath(".//main | .//*[@role='main']") or body.xpath(".//article")
+    if len(candidates) == 1 and text_length(candidates[0]) > 0.4 * text_length(body):
+        return candidates[0]
+    return body
+
+
+def text_length(element: Any) -> int:
+    """Characters of text, white space not counted."""
+    return sum(len(piece) for text in element.itertext() for piece in text.split())
+
+
+def link_density(element: Any) -> float:
+    """Share of the text that stands in links."""
+    total = text_length(element)
+    return sum(text_length(link) for link in element.iter("a")) / total if total else 1.0
+
+
+def _holds_title(header: Any) -> bool:
+    """A page header with the only h1 of the page is part of the content."""
+    return header.find(".//h1") is not None and len(header.getroottree().findall(".//h1")) == 1

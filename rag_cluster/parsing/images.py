@@ -1,0 +1,97 @@
+"""Pictures as documents: recognised text with its place, and the picture itself as an asset."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rag_cluster.domain.blocks import BlockType, DocumentSource, ParsedDocument, SourceLocator
+from rag_cluster.domain.ports import TextRecognizer
+from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, EmptyDocumentError
+from rag_cluster.parsing.base import BlockBuilder
+from rag_cluster.parsing.limits import ParseLimits, check_image_size, check_page_count
+from rag_cluster.parsing.ocr import OcrMode, OcrParagraph, recognize_page
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_SHOWN_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+
+
+class ImageParser:
+    """PNG, JPEG, TIFF (every page), WebP, BMP. Boxes are pixels of the picture as displayed (EXIF applied)."""
+
+    name = "image"
+    version = "1"
+    extensions = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"})
+
+    def __init__(
+        self,
+        *,
+        limits: ParseLimits = ParseLimits(),
+        ocr: OcrMode = OcrMode.AUTO,
+        recognizer: TextRecognizer | None = None,
+    ) -> None:
+        self._limits = limits
+        self._recognizer = recognizer if ocr is not OcrMode.OFF else None
+
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        """EmptyDocumentError when no text is recognised, or none may be; DocumentTooLargeError before decoding."""
+        from PIL import Image, ImageSequence, UnidentifiedImageError
+
+        if self._recognizer is None:
+            raise EmptyDocumentError(f"{source.filename!r} is a picture, and text recognition is off")
+        try:
+            with Image.open(source.path) as picture:
+                frames = getattr(picture, "n_frames", 1)
+                check_page_count(frames, self._limits)
+                builder = BlockBuilder(source)
+                found = 0
+                for number, frame in enumerate(ImageSequence.Iterator(picture), 1):
+                    check_image_size(frame.width, frame.height, self._limits)
+                    found += self._page(builder, source, frame, number if frames > 1 else None)
+                form = picture.format or ""
+        except (UnidentifiedImageError, SyntaxError, ValueError, EOFError, OSError) as error:
+            raise CorruptDocumentError(f"{source.filename!r} is not a readable picture: {error}") from error
+        except Image.DecompressionBombError as error:
+            raise DocumentTooLargeError(str(error)) from error
+        if not found:
+            raise EmptyDocumentError(f"No text was recognised in {source.filename!r}")
+        return builder.build({"format": form, "pages": frames})
+
+    def _page(self, builder: BlockBuilder, source: DocumentSource, frame: Image.Image, page: int | None) -> int:
+        """The blocks of one frame; how many paragraphs were recognised."""
+        from PIL import ImageOps
+
+        upright = ImageOps.exif_transpose(frame)
+        paragraphs = recognize_page(self._recognizer, upright) if self._recognizer else []
+        content, media_type = _shown(source, frame, upright, page)
+        builder.image(
+            content,
+            media_type,
+            caption=Path(source.filename).stem if page is None else f"{Path(source.filename).stem}, {page}",
+            width=upright.width,
+            height=upright.height,
+            locator=SourceLocator(page=page, bbox=(0.0, 0.0, float(upright.width), float(upright.height))),
+        )
+        for paragraph in paragraphs:
+            _add(builder, paragraph, page)
+        return len(paragraphs)
+
+
+def _add(builder: BlockBuilder, paragraph: OcrParagraph, page: int | None) -> None:
+    metadata: dict[str, object] = {"ocr": True, "confidence": round(paragraph.confidence, 3)}
+    if paragraph.rotation:
+        metadata["rotation"] = paragraph.rotation
+    builder.add(BlockType.TEXT, paragraph.text, SourceLocator(page=page, bbox=paragraph.bbox), metadata)
+
+
+def _shown(source: DocumentSource, frame: Image.Image, upright: Image.Image, page: int | None) -> tuple[bytes, str]:
+    """(bytes, media type) that a browser can show: the file itself where it can, PNG otherwise."""
+    media_type = _SHOWN_AS_IS.get(frame.format or "")
+    if media_type and page is None:
+        return Path(source.path).read_bytes(), media_type
+    encoded = io.BytesIO()
+    (upright if upright.mode in ("1", "L", "LA", "P", "RGB", "RGBA") else upright.convert("RGB")).save(encoded, "PNG")
+    return encoded.getvalue(), "image/png"
