@@ -1,6 +1,7 @@
-"""Fixtures live in tests/fixtures, one module per store."""
+"""Fixtures live in tests/fixtures, one module for each kind of store; contract suites in tests/contracts."""
 
-pytest_plugins = [
-    "tests.fixtures.milvus",
-    "tests.fixtures.s3",
-]
+import pytest
+
+pytest_plugins = ["tests.fixtures.milvus", "tests.fixtures.postgres", "tests.fixtures.s3"]
+
+pytest.register_assert_rewrite("tests.contracts")

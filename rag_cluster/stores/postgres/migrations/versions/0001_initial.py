@@ -12,13 +12,14 @@ depends_on = None
 SCHEMA = """
 CREATE TABLE knowledge_bases (
     id uuid PRIMARY KEY,
-    name text NOT NULL UNIQUE,
+    name text NOT NULL,
     description text NOT NULL DEFAULT '',
     default_acl text[],                         -- NULL: closed; '{}': everyone to whom the knowledge base is granted
     deleted_at timestamptz,
     created_at timestamptz NOT NULL DEFAULT now(),
     updated_at timestamptz NOT NULL DEFAULT now()
 );
+CREATE UNIQUE INDEX knowledge_bases_by_name ON knowledge_bases (name) WHERE deleted_at IS NULL;
 
 CREATE TABLE sources (
     id uuid PRIMARY KEY,
@@ -48,14 +49,16 @@ CREATE TABLE source_mounts (
     PRIMARY KEY (agent_id, source_id)
 );
 
--- Each distinct (level, acl, department), interned: Milvus filters on this one scalar.
+-- Each distinct (level, acl, department) of a knowledge base, interned: Milvus filters on this one scalar, and a query
+-- asks for the keys of its own knowledge base only. Rows never change and never go before their knowledge base.
 -- acl NULL means "the knowledge base's default", resolved when a principal asks, so that changing a default is one row.
 CREATE TABLE access_keys (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
+    knowledge_base_id uuid NOT NULL REFERENCES knowledge_bases ON DELETE CASCADE,
     security_level smallint NOT NULL,
     acl text[],
     department text,
-    UNIQUE NULLS NOT DISTINCT (security_level, acl, department)
+    UNIQUE NULLS NOT DISTINCT (knowledge_base_id, security_level, acl, department)
 );
 
 CREATE TABLE documents (
@@ -65,11 +68,9 @@ CREATE TABLE documents (
     uri text NOT NULL,
     filename text NOT NULL,
     mime_type text NOT NULL DEFAULT '',
-    acl text[],
-    department text,
-    security_level smallint NOT NULL DEFAULT 0,
-    access_key bigint NOT NULL REFERENCES access_keys,
+    access_key bigint NOT NULL REFERENCES access_keys,  -- acl, department and security_level stand there
     metadata jsonb NOT NULL DEFAULT '{}',
+    attributes_at timestamptz NOT NULL DEFAULT now(),   -- when access_key or metadata last changed
     published_version integer,
     next_version integer NOT NULL DEFAULT 1,    -- never goes back, not even after a delete
     deleted_at timestamptz,                     -- tombstone; the row itself stays for next_version
@@ -78,7 +79,7 @@ CREATE TABLE documents (
     updated_at timestamptz NOT NULL DEFAULT now()
 );
 CREATE INDEX documents_by_base ON documents (knowledge_base_id, created_at, id);
-CREATE INDEX documents_visible ON documents (knowledge_base_id, access_key)
+CREATE INDEX documents_visible ON documents (knowledge_base_id, access_key, source_id, id)
     WHERE published_version IS NOT NULL AND deleted_at IS NULL;
 
 CREATE SEQUENCE claim_tokens;
@@ -154,7 +155,7 @@ CREATE INDEX chunks_by_version ON chunks (document_id, version, index);
 
 CREATE TABLE document_assets (
     id uuid NOT NULL,
-    document_id uuid NOT NULL REFERENCES documents ON DELETE CASCADE,
+    document_id uuid NOT NULL,
     version integer NOT NULL,
     object_key text NOT NULL,
     media_type text NOT NULL,
@@ -164,7 +165,8 @@ CREATE TABLE document_assets (
     height integer,
     caption text NOT NULL DEFAULT '',
     locator jsonb NOT NULL DEFAULT '{}',
-    PRIMARY KEY (id, version)
+    PRIMARY KEY (id, version),
+    FOREIGN KEY (document_id, version) REFERENCES document_versions ON DELETE CASCADE
 );
 CREATE INDEX assets_by_document ON document_assets (document_id, version);
 
@@ -178,10 +180,12 @@ CREATE TABLE ingestion_jobs (
     max_attempts integer NOT NULL DEFAULT 4,
     available_at timestamptz NOT NULL DEFAULT now(),
     worker_id text,
+    claim_token bigint NOT NULL DEFAULT 0,      -- of the version's claim: fences a worker that lost the job
     locked_until timestamptz,
     stage text NOT NULL DEFAULT '',
     percent smallint NOT NULL DEFAULT 0,
     idempotency_key text,
+    request_digest text NOT NULL DEFAULT '',    -- the same key with another request is a conflict
     error_type text,
     error_message text,
     created_at timestamptz NOT NULL DEFAULT now(),
@@ -189,6 +193,7 @@ CREATE TABLE ingestion_jobs (
     FOREIGN KEY (document_id, version) REFERENCES document_versions ON DELETE CASCADE,
     UNIQUE (knowledge_base_id, idempotency_key)
 );
+CREATE INDEX jobs_by_document ON ingestion_jobs (document_id);
 CREATE INDEX jobs_due ON ingestion_jobs (available_at) WHERE status IN ('PENDING', 'RUNNING');
 
 CREATE TABLE ingestion_runs (

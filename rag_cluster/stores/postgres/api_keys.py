@@ -1,0 +1,83 @@
+"""API keys and the principals that they stand for: the part of `PostgresCatalog` about callers."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+from uuid import uuid4
+
+import psycopg
+
+from rag_cluster.domain.access import Principal
+from rag_cluster.errors import AuthenticationError, ConflictError
+from rag_cluster.stores.postgres.adapters import as_uuid
+from rag_cluster.stores.postgres.database import Database
+
+_PREFIX = "rag_"
+_SECRET_BYTES = 32
+
+
+class ApiKeyCatalog:
+    """`Catalog`'s methods on API keys. Only a SHA-256 is stored: the secrets are random, so no slow hash is needed."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create_api_key(self, name: str, principal: Principal) -> str:
+        """The secret, shown once; only its hash is stored. The key's principal is called name."""
+        secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
+        granted = principal.knowledge_bases
+        values = {
+            "id": str(uuid4()),
+            "name": name,
+            "sha256": _digest(secret),
+            "granted": None if granted is None else sorted(as_uuid(key, "knowledge base") for key in granted),
+            "groups": sorted(principal.groups),
+            "department": principal.department,
+            "security_level": principal.security_level,
+            "unrestricted": principal.unrestricted,
+        }
+        with self._database.connection() as connection:
+            try:
+                connection.execute(
+                    """INSERT INTO api_keys (id, name, secret_sha256, knowledge_bases, groups, department,
+                         security_level, unrestricted)
+                       VALUES (%(id)s, %(name)s, %(sha256)s, %(granted)s::uuid[], %(groups)s, %(department)s,
+                         %(security_level)s, %(unrestricted)s)""",
+                    values,
+                )
+            except psycopg.errors.UniqueViolation:
+                raise ConflictError(f"an API key named {name[:200]!r} exists already") from None
+        return secret
+
+    def resolve_api_key(self, secret: str) -> Principal:
+        """AuthenticationError."""
+        row = None
+        if secret.startswith(_PREFIX):
+            with self._database.connection() as connection:
+                row = connection.execute(
+                    "SELECT * FROM api_keys WHERE secret_sha256 = %s AND revoked_at IS NULL", (_digest(secret),)
+                ).fetchone()
+        if row is None:
+            raise AuthenticationError("the API key is not valid")
+        granted = row["knowledge_bases"]
+        return Principal(
+            name=row["name"],
+            knowledge_bases=None if granted is None else frozenset(granted),
+            groups=frozenset(row["groups"]),
+            department=row["department"],
+            security_level=row["security_level"],
+            unrestricted=row["unrestricted"],
+        )
+
+    def has_api_keys(self) -> bool:
+        """Whether any key is valid."""
+        with self._database.connection() as connection:
+            row = connection.execute(
+                "SELECT EXISTS (SELECT 1 FROM api_keys WHERE revoked_at IS NULL) AS found"
+            ).fetchone()
+        return bool(row and row["found"])
+
+
+def _digest(secret: str) -> str:
+    return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()

@@ -1,0 +1,231 @@
+"""Who works on which version: the part of `PostgresLedger` about claims."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from rag_cluster.domain import ids
+from rag_cluster.domain.documents import Claim, OutboxKind, SourceFile
+from rag_cluster.errors import ClaimLostError, NotFoundError
+from rag_cluster.stores.postgres.access import intern_access
+from rag_cluster.stores.postgres.adapters import as_uuid
+from rag_cluster.stores.postgres.database import Connection, Database
+from rag_cluster.stores.postgres.documents import apply_attributes, delete_facts, lock_document
+from rag_cluster.stores.postgres.knowledge_bases import lock_knowledge_base
+from rag_cluster.stores.postgres.outbox import owe_versions
+from rag_cluster.stores.postgres.parts import fail_version
+
+RESUMABLE = "(n.status <> 'READY' AND NOT n.error_permanent)"
+"""Of a version n: its work may go on under the same number. A failure that was not permanent left its rows alone."""
+
+
+class LedgerClaims:
+    """`Ledger`'s methods on claims."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def claim(
+        self,
+        knowledge_base_id: str,
+        source_id: str,
+        file: SourceFile,
+        content_fingerprint: str,
+        *,
+        owner: str,
+        lease_seconds: float,
+    ) -> Claim | None:
+        """Register the document and claim its version to make: a new number, or an unfinished one whose lease ended
+        (resumed=True when its snapshot is committed). None while somebody else holds a live claim.
+
+        The file's access and metadata take effect at once, for a version published earlier too.
+        """
+        knowledge_base = as_uuid(knowledge_base_id, "knowledge base")
+        with self._database.transaction() as connection:
+            if not lock_knowledge_base(connection, knowledge_base, "KEY SHARE"):
+                raise NotFoundError(f"no knowledge base {knowledge_base_id!r}")
+            document_id = ids.bulk_document_id(knowledge_base, file.uri)
+            facts = _register(connection, knowledge_base, as_uuid(source_id, "source"), document_id, file)
+            newest = _newest_version(connection, document_id)
+            if newest is not None and newest["live"] and newest["claim_owner"] != owner:
+                return None
+            if facts["deleted_at"] is not None:
+                _revive(connection, facts, file)
+                newest = None
+            apply_attributes(
+                connection,
+                facts,
+                None if file.keeps_access else file.access,
+                None if file.keeps_metadata else file.metadata,
+            )
+            if newest is not None and newest["resumable"]:
+                if (newest["size"], newest["etag"], newest["content_fingerprint"]) == (
+                    file.size,
+                    file.etag,
+                    content_fingerprint,
+                ):
+                    return take_claim(connection, newest, owner, lease_seconds)
+                fail_version(
+                    connection,
+                    newest,
+                    knowledge_base,
+                    stage="claim",
+                    error_type="superseded",
+                    message="the file changed before this version was finished",
+                    permanent=True,
+                )
+            made = _new_version(connection, document_id, file, content_fingerprint)
+            return take_claim(connection, made, owner, lease_seconds)
+
+    def claim_version(self, document_id: str, version: int, *, owner: str, lease_seconds: float) -> Claim | None:
+        """Claim one known unfinished version (uploads, retries). None under another's live claim.
+
+        NotFoundError when there is no such version of a live document; ClaimLostError when it is finished.
+        """
+        key = as_uuid(document_id, "document")
+        with self._database.transaction() as connection:
+            facts = lock_document(connection, key)
+            found = _version(connection, key, version)
+            if facts is None or facts["deleted_at"] is not None or found is None:
+                raise NotFoundError(f"no version {version} of document {document_id!r}")
+            if not found["resumable"]:
+                raise ClaimLostError(f"version {version} of document {document_id} is {found['status']} already")
+            if found["live"] and found["claim_owner"] != owner:
+                return None
+            return take_claim(connection, found, owner, lease_seconds)
+
+    def extend(self, owner: str, lease_seconds: float) -> int:
+        """Heartbeat: extend every claim of an owner, also one whose lease just ended if nobody took it; how many."""
+        with self._database.connection() as connection:
+            return connection.execute(
+                """UPDATE document_versions SET claim_until = clock_timestamp() + make_interval(secs => %s)
+                   WHERE claim_owner = %s""",
+                (lease_seconds, owner),
+            ).rowcount
+
+    def release(self, owner: str) -> None:
+        """Give all of an owner's claims back, for a resumable stop."""
+        with self._database.connection() as connection:
+            connection.execute(
+                "UPDATE document_versions SET claim_owner = NULL, claim_until = NULL WHERE claim_owner = %s", (owner,)
+            )
+
+
+_VERSION = f"""
+    SELECT n.*, coalesce(n.claim_until > clock_timestamp(), false) AS live, {RESUMABLE} AS resumable
+    FROM document_versions n WHERE n.document_id = %(document)s"""  # noqa: S608
+
+
+def _version(connection: Connection, document_id: str, version: int) -> dict[str, Any] | None:
+    return connection.execute(
+        _VERSION + " AND n.version = %(version)s FOR NO KEY UPDATE", {"document": document_id, "version": version}
+    ).fetchone()
+
+
+def _newest_version(connection: Connection, document_id: str) -> dict[str, Any] | None:
+    return connection.execute(
+        _VERSION + " ORDER BY n.version DESC LIMIT 1 FOR NO KEY UPDATE", {"document": document_id}
+    ).fetchone()
+
+
+def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, lease_seconds: float) -> Claim:
+    """Claim a locked, resumable version that nobody else holds.
+
+    A claim that the owner holds already comes back as it is, extended: the retry of a lost actor. Otherwise a new
+    fencing token shuts out whoever held it before.
+    """
+    values = {
+        "document": version["document_id"],
+        "version": version["version"],
+        "owner": owner,
+        "lease": lease_seconds,
+        "held": bool(version["live"]) and version["claim_owner"] == owner,
+    }
+    row = connection.execute(
+        """UPDATE document_versions SET claim_owner = %(owner)s,
+             claim_until = clock_timestamp() + make_interval(secs => %(lease)s),
+             claim_token = CASE WHEN %(held)s THEN claim_token ELSE nextval('claim_tokens') END,
+             attempts = attempts + CASE WHEN %(held)s THEN 0 ELSE 1 END,
+             status = CASE WHEN status <> 'FAILED' THEN status
+                           WHEN parts_total IS NULL THEN 'PENDING' ELSE 'EMBEDDING' END,
+             error_stage = NULL, error_type = NULL, error_message = NULL, updated_at = now()
+           WHERE document_id = %(document)s AND version = %(version)s RETURNING claim_token, parts_total""",
+        values,
+    ).fetchone()
+    assert row is not None, "the version is locked by this transaction"
+    return Claim(
+        document_id=version["document_id"],
+        version=version["version"],
+        owner=owner,
+        token=row["claim_token"],
+        resumed=row["parts_total"] is not None,
+    )
+
+
+def _register(
+    connection: Connection, knowledge_base_id: str, source_id: str, document_id: str, file: SourceFile
+) -> dict[str, Any]:
+    """The document's locked row, made when it is new."""
+    facts = lock_document(connection, document_id)
+    if facts is None:
+        inserted = connection.execute(
+            """INSERT INTO documents (id, knowledge_base_id, source_id, uri, filename, access_key, metadata)
+               SELECT %(id)s, %(knowledge_base)s, s.id, %(uri)s, %(filename)s, %(access_key)s, %(metadata)s
+               FROM sources s WHERE s.id = %(source)s AND s.knowledge_base_id = %(knowledge_base)s
+               ON CONFLICT (id) DO NOTHING""",
+            {
+                "id": document_id,
+                "knowledge_base": knowledge_base_id,
+                "source": source_id,
+                "uri": file.uri,
+                "filename": file.filename,
+                "access_key": intern_access(connection, knowledge_base_id, file.access),
+                "metadata": Jsonb(dict(file.metadata)),
+            },
+        )
+        facts = lock_document(connection, document_id)
+        if facts is None:
+            assert not inserted.rowcount
+            raise NotFoundError(f"no source {source_id!r} in knowledge base {knowledge_base_id}")
+    return facts
+
+
+def _revive(connection: Connection, facts: Mapping[str, Any], file: SourceFile) -> None:
+    """Take a tombstone away, for an ingest after a delete. What the delete still owed concerns old versions only."""
+    old = connection.execute(
+        "DELETE FROM outbox WHERE document_id = %s AND kind = %s RETURNING id",
+        (facts["id"], OutboxKind.PURGE_DOCUMENT),
+    ).fetchall()
+    if old or facts["purged_at"] is None:
+        owe_versions(connection, facts["id"], facts["knowledge_base_id"], 1, facts["next_version"] - 1)
+    delete_facts(connection, facts["id"])
+    connection.execute(
+        """UPDATE documents SET deleted_at = NULL, purged_at = NULL, published_version = NULL, uri = %s,
+             filename = %s, created_at = now(), updated_at = now() WHERE id = %s""",
+        (file.uri, file.filename, facts["id"]),
+    )
+
+
+def _new_version(
+    connection: Connection, document_id: str, file: SourceFile, content_fingerprint: str
+) -> dict[str, Any]:
+    row = connection.execute(
+        """WITH numbered AS (
+             UPDATE documents SET next_version = next_version + 1, filename = %(filename)s, updated_at = now()
+             WHERE id = %(document)s RETURNING id, next_version - 1 AS version)
+           INSERT INTO document_versions (document_id, version, size, etag, content_fingerprint)
+           SELECT id, version, %(size)s, %(etag)s, %(fingerprint)s FROM numbered
+           RETURNING document_id, version, claim_owner, false AS live""",
+        {
+            "document": document_id,
+            "filename": file.filename,
+            "size": file.size,
+            "etag": file.etag,
+            "fingerprint": content_fingerprint,
+        },
+    ).fetchone()
+    assert row is not None, "the document is locked by this transaction"
+    return row

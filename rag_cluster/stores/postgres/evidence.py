@@ -1,0 +1,154 @@
+"""The read path's facts: one statement before the search, one after it (design section 6, steps 1 to 3)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from psycopg.types.json import Jsonb
+
+from rag_cluster.domain.access import AccessFilter, Principal
+from rag_cluster.domain.documents import IndexRecord, SourceKind
+from rag_cluster.domain.retrieval import AssetReference, EvidenceRow, Hit, ReadScope, RetrievalOptions
+from rag_cluster.errors import NotFoundError
+from rag_cluster.stores.postgres import content
+from rag_cluster.stores.postgres.access import GRANTED, READABLE, READABLE_DOCUMENTS, principal_values
+from rag_cluster.stores.postgres.adapters import known_uuid, known_uuids
+from rag_cluster.stores.postgres.database import Database
+
+MAX_PUSHED_DOCUMENTS = 1000
+
+# Row i is there also when nothing was granted. "mounted" holds for every source when no agent is asked for.
+_SCOPE = f"""
+WITH b AS MATERIALIZED (
+  SELECT b.* FROM knowledge_bases b WHERE b.id = %(knowledge_base)s AND {GRANTED}),
+mounted AS (
+  SELECT s.id, s.kind, s.enabled, m.priority FROM b JOIN sources s ON s.knowledge_base_id = b.id
+  LEFT JOIN source_mounts m ON m.agent_id = %(agent)s AND m.source_id = s.id
+  WHERE NOT %(for_agent)s OR m.source_id IS NOT NULL),
+chosen AS MATERIALIZED (
+  SELECT * FROM mounted WHERE enabled AND (%(sources)s::uuid[] IS NULL OR id = ANY(%(sources)s::uuid[]))),
+keys AS MATERIALIZED (
+  SELECT a.id FROM b JOIN access_keys a ON a.knowledge_base_id = b.id WHERE {READABLE}),
+visible AS MATERIALIZED (
+  SELECT d.id FROM b JOIN documents d ON d.knowledge_base_id = b.id
+  WHERE d.published_version IS NOT NULL AND d.deleted_at IS NULL
+    AND d.access_key IN (SELECT id FROM keys) AND d.source_id IN (SELECT id FROM chosen)
+    AND (%(documents)s::uuid[] IS NULL OR d.id = ANY(%(documents)s::uuid[]))
+  LIMIT %(document_limit)s)
+SELECT EXISTS (SELECT 1 FROM b) AS granted,
+  ARRAY(SELECT id FROM keys ORDER BY id) AS access_keys,
+  ARRAY(SELECT id FROM chosen ORDER BY id) AS source_ids,
+  ARRAY(SELECT id FROM chosen WHERE kind = 'managed_correction' ORDER BY id) AS correction_ids,
+  (SELECT count(*) FROM chosen) = (SELECT count(*) FROM b JOIN sources s ON s.knowledge_base_id = b.id) AS every_source,
+  (SELECT jsonb_object_agg(id, priority) FROM chosen) AS mounts,
+  ARRAY(SELECT id FROM visible ORDER BY id) AS document_ids,
+  g.name IS NOT NULL AS agent_found, g.hide_source_filename,
+  i.id AS index_id, i.collection, i.embedder_fingerprint, i.dimension, i.state
+FROM (SELECT 1) one
+LEFT JOIN indexes i ON i.state = 'active'
+LEFT JOIN agents g ON g.id = %(agent)s AND g.knowledge_base_id = %(knowledge_base)s"""  # noqa: S608
+
+_ROWS = f"""
+SELECT {content.CHUNK}, {content.PARENT}, d.filename, d.uri, d.source_id, d.metadata AS document_metadata,
+  s.kind AS source_kind, s.name AS source_name, coalesce(m.priority, s.priority) AS source_priority,
+  (SELECT jsonb_agg(jsonb_build_object('id', x.id, 'media_type', x.media_type, 'caption', x.caption)
+     ORDER BY array_position(c.asset_ids, x.id))
+   FROM document_assets x WHERE x.id = ANY(c.asset_ids) AND x.version = c.version) AS assets
+FROM {READABLE_DOCUMENTS}
+JOIN chunks c ON c.document_id = d.id AND c.version = d.published_version
+JOIN sources s ON s.id = d.source_id AND s.enabled
+LEFT JOIN source_mounts m ON m.agent_id = %(agent)s AND m.source_id = s.id
+LEFT JOIN parents p ON p.id = c.parent_id
+WHERE c.id = ANY(%(chunks)s::uuid[]) AND d.knowledge_base_id = %(knowledge_base)s
+  AND (NOT %(for_agent)s OR m.source_id IS NOT NULL)
+  AND (%(sources)s::uuid[] IS NULL OR s.id = ANY(%(sources)s::uuid[]))
+  AND (%(documents)s::uuid[] IS NULL OR d.id = ANY(%(documents)s::uuid[]))
+  AND NOT EXISTS (
+    SELECT 1 FROM jsonb_each(%(filters)s) AS f WHERE (d.metadata -> f.key) IS DISTINCT FROM f.value)"""  # noqa: S608
+
+
+class PostgresEvidence:
+    """The `Evidence` port."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def scope(self, principal: Principal, knowledge_base_id: str, options: RetrievalOptions) -> ReadScope:
+        """Access keys, sources, mounts, visible documents and the active index in one statement.
+
+        What is not granted is an empty filter. visible_documents counts to 1,001 and no further, unless a whitelist
+        was given. Corrections are those mounted by the agent. NotFoundError for an unknown agent.
+        """
+        limit = MAX_PUSHED_DOCUMENTS + 1 if options.document_ids is None else len(options.document_ids)
+        values = _values(principal, knowledge_base_id, options) | {"document_limit": limit}
+        async with self._database.async_connection() as connection:
+            row = await (await connection.execute(_SCOPE, values)).fetchone()
+        assert row is not None, "the statement has one row"
+        if row["granted"] and options.agent_id is not None and not row["agent_found"]:
+            raise NotFoundError(f"no agent {options.agent_id[:64]!r}")
+        return _scope(row, knowledge_base_id, options)
+
+    async def rows(
+        self, principal: Principal, knowledge_base_id: str, hits: Sequence[Hit], options: RetrievalOptions
+    ) -> dict[str, EvidenceRow]:
+        """Second check, one statement: of the hits' chunk ids, those of a published version of a visible, readable
+        document of an enabled source that the options ask for, with chunk, parent and assets."""
+        chunk_ids = known_uuids(tuple(hit.chunk_id for hit in hits))
+        if not chunk_ids:
+            return {}
+        values = _values(principal, knowledge_base_id, options)
+        values |= {"chunks": chunk_ids, "filters": Jsonb(dict(options.filters))}
+        async with self._database.async_connection() as connection:
+            found = await (await connection.execute(_ROWS, values)).fetchall()
+        return {row["id"]: _evidence(row) for row in found}
+
+
+def _values(principal: Principal, knowledge_base_id: str, options: RetrievalOptions) -> dict[str, Any]:
+    return principal_values(principal) | {
+        "knowledge_base": known_uuid(knowledge_base_id),
+        "agent": None if options.agent_id is None else known_uuid(options.agent_id),
+        "for_agent": options.agent_id is not None,
+        "sources": known_uuids(options.source_ids),
+        "documents": known_uuids(options.document_ids),
+    }
+
+
+def _scope(row: dict[str, Any], knowledge_base_id: str, options: RetrievalOptions) -> ReadScope:
+    documents = tuple(row["document_ids"])
+    pushed = options.document_ids is not None or len(documents) <= MAX_PUSHED_DOCUMENTS
+    index = None
+    if row["index_id"] is not None:
+        index = IndexRecord(
+            row["index_id"], row["collection"], row["embedder_fingerprint"], row["dimension"], row["state"]
+        )
+    for_agent = options.agent_id is not None and row["granted"]
+    return ReadScope(
+        filter=AccessFilter(
+            knowledge_base_id=knowledge_base_id,
+            access_keys=tuple(row["access_keys"]),
+            source_ids=None if row["every_source"] and row["source_ids"] else tuple(row["source_ids"]),
+            document_ids=documents if pushed else None,
+            metadata=options.filters,
+        ),
+        index=index,
+        visible_documents=len(documents),
+        mounts=(row["mounts"] or {}) if for_agent else {},
+        correction_source_ids=tuple(row["correction_ids"]) if for_agent else (),
+        hide_source_filename=bool(row["hide_source_filename"]),
+    )
+
+
+def _evidence(row: dict[str, Any]) -> EvidenceRow:
+    return EvidenceRow(
+        chunk=content.chunk(row),
+        parent=content.parent(row),
+        filename=row["filename"],
+        uri=row["uri"],
+        source_id=row["source_id"],
+        source_kind=SourceKind(row["source_kind"]),
+        source_name=row["source_name"],
+        source_priority=row["source_priority"],
+        assets=tuple(AssetReference(**asset) for asset in row["assets"] or ()),
+        document_metadata=row["document_metadata"],
+    )

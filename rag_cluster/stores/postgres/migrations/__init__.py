@@ -1,0 +1,1 @@
+"""Alembic migrations; `rag_cluster.stores.postgres.migration.migrate` runs them."""

@@ -1,0 +1,1 @@
+"""One file a revision, named NNNN_what.py."""

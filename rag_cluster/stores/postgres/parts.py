@@ -1,0 +1,252 @@
+"""From a parsed version to a published one: the part of `PostgresLedger` about parts, publishing and failing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from rag_cluster.domain.chunks import Part, PartContent
+from rag_cluster.domain.documents import Claim, DocumentStatus, OutboxKind, SourceFile
+from rag_cluster.errors import ClaimLostError
+from rag_cluster.stores.postgres import rows
+from rag_cluster.stores.postgres.adapters import as_uuid
+from rag_cluster.stores.postgres.content import write_part
+from rag_cluster.stores.postgres.database import Connection, Database
+from rag_cluster.stores.postgres.outbox import owe, owe_versions
+
+_MAX_MESSAGE = 4000
+_VERSION_ROWS = ("chunks", "parents", "document_assets")
+
+
+class LedgerParts:
+    """`Ledger`'s methods under a claim. Each checks the fencing token and the tombstone in its transaction."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def set_status(self, claim: Claim, status: DocumentStatus) -> None:
+        """Before the action that it names. READY and FAILED have methods of their own. ClaimLostError."""
+        if status.finished:
+            raise ValueError(f"{status} is not set by set_status")
+        with self._database.connection() as connection:
+            updated = connection.execute(
+                """UPDATE document_versions v SET status = %(status)s, updated_at = now()
+                   FROM documents d
+                   WHERE d.id = v.document_id AND d.deleted_at IS NULL AND v.document_id = %(document)s
+                     AND v.version = %(version)s AND v.claim_token = %(token)s AND v.claim_owner = %(owner)s""",
+                _claim_values(claim) | {"status": status},
+            )
+        if not updated.rowcount:
+            raise _lost(claim)
+
+    def settle_unchanged(self, claim: Claim, file: SourceFile, sha256: str) -> bool:
+        """If the published version has the same bytes and fingerprint, drop the claimed version, remember the new
+        etag and return True."""
+        with self._database.connection() as connection:
+            dropped = connection.execute(
+                """WITH settled AS (
+                     UPDATE document_versions p SET etag = %(etag)s, size = %(size)s, updated_at = now()
+                     FROM documents d JOIN document_versions c ON c.document_id = d.id
+                     WHERE d.id = %(document)s AND d.deleted_at IS NULL
+                       AND c.version = %(version)s AND c.claim_token = %(token)s AND c.claim_owner = %(owner)s
+                       AND p.document_id = d.id AND p.version = d.published_version AND p.version <> c.version
+                       AND p.sha256 = %(sha256)s AND p.content_fingerprint = c.content_fingerprint
+                     RETURNING p.document_id)
+                   DELETE FROM document_versions v USING settled
+                   WHERE v.document_id = settled.document_id AND v.version = %(version)s""",
+                _claim_values(claim) | {"etag": file.etag, "size": file.size, "sha256": sha256},
+            )
+        return bool(dropped.rowcount)
+
+    def duplicate_of(self, claim: Claim, sha256: str) -> str | None:
+        """URI of another live document of the knowledge base with the same bytes, for the report: the oldest."""
+        with self._database.connection() as connection:
+            row = connection.execute(
+                """SELECT d.uri FROM document_versions v JOIN documents d ON d.id = v.document_id
+                   WHERE v.sha256 = %(sha256)s AND d.id <> %(document)s AND d.deleted_at IS NULL
+                     AND d.knowledge_base_id = (SELECT knowledge_base_id FROM documents WHERE id = %(document)s)
+                     AND (v.version = d.published_version OR v.status NOT IN ('READY', 'FAILED'))
+                   ORDER BY d.created_at, d.id LIMIT 1""",
+                {"sha256": sha256, "document": claim.document_id},
+            ).fetchone()
+        return None if row is None else str(row["uri"])
+
+    def commit_snapshot(self, claim: Claim, *, sha256: str, size: int, parts: Sequence[Part]) -> None:
+        """In one transaction: parts_total, part rows, status EMBEDDING. ClaimLostError. Again is harmless."""
+        if not parts:
+            raise ValueError("a version without parts can never be published: fail it as empty_document")
+        with self._database.transaction() as connection:
+            _lock_claimed(connection, claim)
+            connection.execute(
+                """UPDATE document_versions SET sha256 = %(sha256)s, size = %(size)s, parts_total = %(total)s,
+                     status = 'EMBEDDING', updated_at = now()
+                   WHERE document_id = %(document)s AND version = %(version)s""",
+                _claim_values(claim) | {"sha256": sha256, "size": size, "total": len(parts)},
+            )
+            connection.execute(
+                """INSERT INTO document_parts (document_id, version, part, chunk_start, chunk_end)
+                   SELECT %s, %s, * FROM unnest(%s::int[], %s::int[], %s::int[]) ON CONFLICT DO NOTHING""",
+                (
+                    claim.document_id,
+                    claim.version,
+                    [part.index for part in parts],
+                    [part.start for part in parts],
+                    [part.end for part in parts],
+                ),
+            )
+
+    def pending_parts(self, document_id: str, version: int) -> list[Part]:
+        """Parts that are not done, in order."""
+        with self._database.connection() as connection:
+            found = connection.execute(
+                """SELECT * FROM document_parts WHERE document_id = %s AND version = %s AND done_at IS NULL
+                   ORDER BY part""",
+                (as_uuid(document_id, "document"), version),
+            ).fetchall()
+        return [rows.part(row) for row in found]
+
+    def complete_part(self, claim: Claim, content: PartContent) -> bool:
+        """In one transaction, document and version locked: token and tombstone checked, chunks and parents written,
+        part done; whoever completes the last part publishes (True): published_version, READY, old rows to the outbox.
+
+        Idempotent: a part that was done before is left alone, and whoever published hears True again. ClaimLostError.
+        """
+        with self._database.transaction() as connection:
+            locked = _lock(connection, claim)
+            if locked["status"] == DocumentStatus.READY and locked["claim_token"] == claim.token:
+                return _published_by(connection, claim, content.part)
+            _check(locked, claim)
+            marked = connection.execute(
+                """UPDATE document_parts SET done_at = clock_timestamp()
+                   WHERE document_id = %s AND version = %s AND part = %s AND done_at IS NULL""",
+                (claim.document_id, claim.version, content.part.index),
+            )
+            if marked.rowcount:
+                write_part(connection, content)
+            if locked["parts_total"] is None or _parts_left(connection, claim):
+                return False
+            _publish(connection, locked, claim)
+            return True
+
+    def fail(self, claim: Claim, *, stage: str, error_type: str, message: str, permanent: bool) -> None:
+        """FAILED with its reason. Again is harmless. ClaimLostError.
+
+        permanent: the version's rows leave PostgreSQL now and Milvus through the outbox. Otherwise they stay, unseen:
+        the next claim goes on where this one stopped.
+        """
+        with self._database.transaction() as connection:
+            locked = _lock(connection, claim)
+            if locked["status"] == DocumentStatus.FAILED and locked["claim_token"] == claim.token:
+                return
+            _check(locked, claim)
+            fail_version(
+                connection,
+                locked,
+                locked["knowledge_base_id"],
+                stage=stage,
+                error_type=error_type,
+                message=message,
+                permanent=permanent,
+            )
+
+
+def fail_version(
+    connection: Connection,
+    version: Mapping[str, Any],
+    knowledge_base_id: str,
+    *,
+    stage: str,
+    error_type: str,
+    message: str,
+    permanent: bool,
+) -> None:
+    """FAILED, for a version that the caller has locked. See `LedgerParts.fail`."""
+    key = (version["document_id"], version["version"])
+    connection.execute(
+        """UPDATE document_versions SET status = 'FAILED', error_stage = %s, error_type = %s, error_message = %s,
+             error_permanent = %s, claim_owner = NULL, claim_until = NULL, updated_at = now()
+           WHERE document_id = %s AND version = %s""",
+        (stage, error_type, message[:_MAX_MESSAGE], permanent, *key),
+    )
+    if permanent and version["parts_total"] is not None:
+        for table in _VERSION_ROWS:
+            connection.execute(f"DELETE FROM {table} WHERE document_id = %s AND version = %s", key)  # noqa: S608
+        owe(connection, OutboxKind.INDEX_DELETE, key[0], knowledge_base_id, {"version": key[1]})
+
+
+def _lock_claimed(connection: Connection, claim: Claim) -> dict[str, Any]:
+    locked = _lock(connection, claim)
+    _check(locked, claim)
+    return locked
+
+
+def _lock(connection: Connection, claim: Claim) -> dict[str, Any]:
+    locked = connection.execute(
+        """SELECT v.*, d.knowledge_base_id, d.published_version, d.deleted_at, d.attributes_at
+           FROM documents d JOIN document_versions v ON v.document_id = d.id
+           WHERE d.id = %(document)s AND v.version = %(version)s FOR NO KEY UPDATE OF d, v""",
+        _claim_values(claim),
+    ).fetchone()
+    if locked is None or locked["deleted_at"] is not None:
+        raise _lost(claim)
+    return locked
+
+
+def _check(locked: Mapping[str, Any], claim: Claim) -> None:
+    mine = (locked["claim_owner"], locked["claim_token"]) == (claim.owner, claim.token)
+    if not mine or (locked["published_version"] or 0) >= claim.version:
+        raise _lost(claim)
+
+
+def _parts_left(connection: Connection, claim: Claim) -> bool:
+    return (
+        connection.execute(
+            "SELECT 1 FROM document_parts WHERE document_id = %s AND version = %s AND done_at IS NULL LIMIT 1",
+            (claim.document_id, claim.version),
+        ).fetchone()
+        is not None
+    )
+
+
+def _published_by(connection: Connection, claim: Claim, part: Part) -> bool:
+    row = connection.execute(
+        """SELECT part FROM document_parts WHERE document_id = %s AND version = %s
+           ORDER BY done_at DESC, part DESC LIMIT 1""",
+        (claim.document_id, claim.version),
+    ).fetchone()
+    return row is not None and row["part"] == part.index
+
+
+def _publish(connection: Connection, locked: Mapping[str, Any], claim: Claim) -> None:
+    """v becomes what queries see and everything older leaves: from PostgreSQL now, from elsewhere by the outbox."""
+    key = (claim.document_id, claim.version)
+    connection.execute(
+        "UPDATE documents SET published_version = %s, updated_at = now() WHERE id = %s", (claim.version, key[0])
+    )
+    # claim_token stays: it tells the retry of this very call from a stranger.
+    connection.execute(
+        """UPDATE document_versions SET status = 'READY', claim_owner = NULL, claim_until = NULL, updated_at = now()
+           WHERE document_id = %s AND version = %s""",
+        key,
+    )
+    for table in _VERSION_ROWS:
+        connection.execute(f"DELETE FROM {table} WHERE document_id = %s AND version < %s", key)  # noqa: S608
+    # What is older than the last published version left when that one was published.
+    owe_versions(connection, key[0], locked["knowledge_base_id"], locked["published_version"] or 1, claim.version - 1)
+    if locked["attributes_at"] > locked["created_at"]:  # rows may have been indexed with the facts of before
+        owe(connection, OutboxKind.INDEX_ACCESS, key[0], locked["knowledge_base_id"], {})
+
+
+def _claim_values(claim: Claim) -> dict[str, Any]:
+    return {
+        "document": claim.document_id,
+        "version": claim.version,
+        "owner": claim.owner,
+        "token": claim.token,
+    }
+
+
+def _lost(claim: Claim) -> ClaimLostError:
+    return ClaimLostError(
+        f"the claim on version {claim.version} of document {claim.document_id} is lost, or the document was deleted"
+    )
