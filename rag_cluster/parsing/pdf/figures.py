@@ -1,0 +1,138 @@
+"""Pictures on a page: which of them a reader would call a figure, and their bytes."""
+
+from __future__ import annotations
+
+import ctypes
+import io
+from dataclasses import dataclass
+from typing import Any
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as pdfium_c
+
+from rag_cluster.domain.blocks import BBox
+from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.pdf.geometry import PageSpace, area, overlap, union
+from rag_cluster.parsing.pdf.shapes import Picture, Shapes
+
+MIN_SIDE = 28.0
+"""Points; smaller pictures are decoration."""
+MAX_FIGURES = 60
+"""Of one page."""
+RENDER_SCALE = 2.0
+"""Pixels per point of a rendered figure: 144 dpi."""
+
+
+@dataclass(slots=True)
+class Figure:
+    """A figure with its PNG or JPEG bytes. box: displayed page; text: recognised in the picture."""
+
+    box: BBox
+    content: bytes
+    media_type: str
+    width: int
+    height: int
+    caption: str = ""
+    text: str = ""
+    confidence: float = 1.0
+    page: int = 0
+
+
+def find(shapes: Shapes, space: PageSpace) -> list[Picture]:
+    """Pictures that are figures; pieces that touch each other (strips, tiles) are one. Page backgrounds are none."""
+    page_area = space.width * space.height
+    groups: list[list[Picture]] = []
+    for picture in shapes.pictures:
+        if area(picture.box) > 0.85 * page_area:
+            continue
+        near = [g for g in groups if any(_touch(picture.box, other.box) for other in g)]
+        merged = [picture, *[p for g in near for p in g]]
+        groups = [g for g in groups if g not in near]
+        groups.append(merged)
+        if len(groups) > 20 * MAX_FIGURES:
+            break
+    out = []
+    for group in groups:
+        box = union(p.box for p in group)
+        if box[2] - box[0] >= MIN_SIDE and box[3] - box[1] >= MIN_SIDE and area(box) >= 0.004 * page_area:
+            single = group[0] if len(group) == 1 else Picture(box, 0, True)
+            out.append(single)
+    out.sort(key=lambda p: (p.box[1], p.box[0]))
+    return out[:MAX_FIGURES]
+
+
+def _touch(a: BBox, b: BBox) -> bool:
+    return overlap((a[0] - 1, a[1] - 1, a[2] + 1, a[3] + 1), b) > 0
+
+
+def extract(document: Any, page: Any, space: PageSpace, picture: Picture, limits: ParseLimits) -> Figure | None:
+    """The picture as the page shows it: its own JPEG where that is exactly it, else the page's region as PNG."""
+    jpeg = _jpeg(picture, space, limits)
+    if jpeg is not None:
+        return jpeg
+    image = render(page, space, RENDER_SCALE, limits, picture.box)
+    if image is None or image.width < 8 or image.height < 8 or _blank(image):
+        return None
+    out = io.BytesIO()
+    image.save(out, "PNG", compress_level=3)
+    return Figure(picture.box, out.getvalue(), "image/png", image.width, image.height)
+
+
+def _jpeg(picture: Picture, space: PageSpace, limits: ParseLimits) -> Figure | None:
+    """The embedded JPEG as it is, when one upright DCT-coded image in RGB or grey makes the picture."""
+    if not picture.handle or picture.nested or space.rotation:
+        return None
+    handle = ctypes.cast(picture.handle, pdfium_c.FPDF_PAGEOBJECT)
+    if pdfium_c.FPDFImageObj_GetImageFilterCount(handle) != 1:
+        return None
+    name = ctypes.create_string_buffer(32)
+    pdfium_c.FPDFImageObj_GetImageFilter(handle, 0, name, 32)
+    matrix = pdfium_c.FS_MATRIX()
+    pdfium_c.FPDFPageObj_GetMatrix(handle, matrix)
+    if name.value != b"DCTDecode" or matrix.a <= 0 or matrix.d <= 0 or abs(matrix.b) + abs(matrix.c) > 0.01 * matrix.a:
+        return None
+    size = pdfium_c.FPDFImageObj_GetImageDataRaw(handle, None, 0)
+    if not 0 < size <= limits.max_file_bytes:
+        return None
+    buffer = ctypes.create_string_buffer(size)
+    pdfium_c.FPDFImageObj_GetImageDataRaw(handle, buffer, size)
+    return _checked_jpeg(buffer.raw, picture.box, limits)
+
+
+def _checked_jpeg(content: bytes, box: BBox, limits: ParseLimits) -> Figure | None:
+    from PIL import Image
+
+    try:
+        image = Image.open(io.BytesIO(content))
+    except (OSError, ValueError, Image.DecompressionBombError):
+        return None
+    if image.format != "JPEG" or image.mode not in ("RGB", "L") or image.width * image.height > limits.max_image_pixels:
+        return None
+    return Figure(box, content, "image/jpeg", image.width, image.height)
+
+
+def _blank(image: Any) -> bool:
+    low, high = image.convert("L").getextrema()
+    return bool(high - low < 6)
+
+
+def render(page: Any, space: PageSpace, scale: float, limits: ParseLimits, box: BBox | None = None) -> Any:
+    """The page (or a box of it, displayed points) as an RGB picture within the pixel limit; None when it fails."""
+    x0, y0, x1, y1 = box or (0.0, 0.0, space.width, space.height)
+    pixels = max((x1 - x0) * (y1 - y0), 1.0) * scale * scale
+    ceiling = min(limits.max_image_pixels, 40_000_000)
+    if pixels > ceiling:
+        scale *= (ceiling / pixels) ** 0.5
+    crop = (x0, space.height - y1, space.width - x1, y0)
+    try:
+        bitmap = page.render(
+            scale=scale * space.unit,
+            crop=tuple(max(c, 0.0) / space.unit for c in crop),
+            may_draw_forms=False,
+            rev_byteorder=True,
+        )
+        image = bitmap.to_pil().convert("RGB")
+        bitmap.close()
+    except (pdfium.PdfiumError, ValueError, MemoryError):
+        return None
+    return image

@@ -1,0 +1,183 @@
+"""Words -> segments -> lines. A segment is an unbroken piece of a line, the unit of layout; a line is a row of them."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from statistics import median
+
+from rag_cluster.domain.blocks import BBox
+from rag_cluster.parsing.pdf.geometry import Frame
+from rag_cluster.parsing.pdf.text import Word
+
+CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff"
+_CJK = re.compile(f"[{CJK}]")
+_LIGATURES = str.maketrans(
+    {
+        "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st", "\ufb06": "st",
+        "\u00ad": "", "\u200b": "", "\ufeff": "", "\u00a0": " ", "\x02": "-", "\ufffe": "-",
+        "\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→", "\uf06e": "■", "\uf071": "❑", "\uf0a8": "◦",
+    }
+)  # fmt: skip
+_RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_ARABIC_FORMS = re.compile("[\ufb50-\ufdff\ufe70-\ufefc]")
+
+
+def normalise(text: str) -> str:
+    """Ligatures and Arabic presentation forms as letters, soft hyphens gone, symbol-font bullets as bullets."""
+    if text.isascii():
+        return text.replace("\x02", "-")
+    text = text.translate(_LIGATURES)
+    if _ARABIC_FORMS.search(text):
+        text = _ARABIC_FORMS.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
+    return text
+
+
+class Segment:
+    """Words next to each other on one baseline."""
+
+    __slots__ = ("chars", "size", "words", "x0", "x1", "y0", "y1")
+
+    def __init__(self, words: list[Word]) -> None:
+        self.words = words
+        self.measure()
+
+    def measure(self) -> None:
+        """Box and size from the words."""
+        words = self.words
+        self.x0 = min(w.x0 for w in words)
+        self.y0 = min(w.y0 for w in words)
+        self.x1 = max(w.x1 for w in words)
+        self.y1 = max(w.y1 for w in words)
+        self.chars = sum(len(w.text) for w in words)
+        self.size = max(words, key=lambda w: len(w.text)).style.size if len(words) > 1 else words[0].style.size
+
+    @property
+    def box(self) -> BBox:
+        """(x0, y0, x1, y1)."""
+        return (self.x0, self.y0, self.x1, self.y1)
+
+    @property
+    def text(self) -> str:
+        """Words joined."""
+        return join_words(self.words)
+
+
+def segments(words: Sequence[Word]) -> list[Segment]:
+    """Group words of one frame, in stream order."""
+    out: list[list[Word]] = []
+    before: Word | None = None
+    for word in words:
+        if before is not None and _follows(before, word):
+            out[-1].append(word)
+        else:
+            out.append([word])
+        before = word
+    return [Segment(group) for group in out]
+
+
+def _follows(a: Word, b: Word) -> bool:
+    size = max(a.style.size, b.style.size)
+    gap = b.x0 - a.x1
+    if not -0.6 * size < gap < 0.75 * size:
+        return False
+    shared = min(a.y1, b.y1) - max(a.y0, b.y0)
+    return shared > 0.4 * min(a.y1 - a.y0, b.y1 - b.y0)
+
+
+def join_words(words: Sequence[Word]) -> str:
+    """Text of words on one line, left to right. Blanks come from the text layer or from gaps, never between CJK."""
+    parts: list[str] = []
+    before: Word | None = None
+    for word in words:
+        if before is not None and _blank(before, word):
+            parts.append(" ")
+        parts.append(word.text)
+        before = word
+    return normalise("".join(parts))
+
+
+def _blank(a: Word, b: Word) -> bool:
+    gap = b.x0 - a.x1
+    size = min(a.style.size, b.style.size)
+    if not (a.text.isascii() and b.text.isascii()) and _CJK.match(a.text[-1]) and _CJK.match(b.text[0]):
+        return gap > 0.8 * size
+    return (b.space and (gap > -0.5 * size or b.x1 <= a.x0 + size)) or gap > 0.18 * size
+
+
+class Line:
+    """One line of text as laid out, without its words: documents have many lines.
+
+    box is in the frame of its page part; page and frame lead back to the displayed page.
+    """
+
+    __slots__ = (
+        "bold", "box", "chars", "color", "font", "frame", "hyphen", "italic", "lead", "mcid", "mono", "pieces", "region",
+        "size", "text",
+    )  # fmt: skip
+
+    def __init__(self, pieces: Sequence[Segment], frame: Frame, region: int) -> None:
+        words = [w for s in pieces for w in s.words]
+        self.pieces = len(pieces)
+        self.text = join_words(words)
+        self.box: BBox = (
+            min(s.x0 for s in pieces), min(s.y0 for s in pieces), max(s.x1 for s in pieces), max(s.y1 for s in pieces),
+        )  # fmt: skip
+        self.frame = frame
+        self.region = region
+        self.hyphen = words[-1].hyphen or (len(words[-1].text) > 1 and words[-1].text[-1] in "-\u2010")
+        self.lead = words[1].x0 if len(words) > 1 else self.box[0]
+        """Where the text after the first word starts: the hanging indent of a list item."""
+        weights: dict[int, int] = {}
+        styles = {}
+        for word in words:
+            key = id(word.style)
+            weights[key] = weights.get(key, 0) + len(word.text)
+            styles[key] = word.style
+        self.chars = sum(weights.values())
+        main = styles[max(weights, key=weights.__getitem__)]
+        self.size, self.font, self.color, self.mcid = round(main.size, 1), main.font, main.color, main.mcid
+        self.bold = sum(n for k, n in weights.items() if styles[k].bold) > 0.7 * self.chars
+        self.italic = sum(n for k, n in weights.items() if styles[k].italic) > 0.7 * self.chars
+        self.mono = sum(n for k, n in weights.items() if styles[k].mono) > 0.7 * self.chars
+
+    @property
+    def height(self) -> float:
+        """Of the box."""
+        return self.box[3] - self.box[1]
+
+
+def rows(pieces: Sequence[Segment]) -> list[list[Segment]]:
+    """Segments at the same height, each row left to right, rows from top to bottom."""
+    out: list[list[Segment]] = []
+    tops: list[tuple[float, float]] = []
+    for piece in sorted(pieces, key=lambda s: (s.y0 + s.y1, s.x0)):
+        middle = (piece.y0 + piece.y1) / 2
+        if out:
+            top, bottom = tops[-1]
+            height = min(bottom - top, piece.y1 - piece.y0)
+            shared = min(bottom, piece.y1) - max(top, piece.y0)
+            if top < middle < bottom and shared > 0.45 * height:
+                out[-1].append(piece)
+                if piece.y1 - piece.y0 > 0.8 * (bottom - top):
+                    tops[-1] = (min(top, piece.y0), max(bottom, piece.y1)) if len(out[-1]) == 1 else (top, bottom)
+                continue
+        out.append([piece])
+        tops.append((piece.y0, piece.y1))
+    for row in out:
+        row.sort(key=lambda s: s.x0)
+        if not all(s.words[0].text.isascii() for s in row) and _right_to_left(row):
+            row.sort(key=lambda s: s.words[0].order)
+    return out
+
+
+def _right_to_left(row: Sequence[Segment]) -> bool:
+    """Whether Arabic or Hebrew letters prevail; the text layer then has the reading order."""
+    text = "".join(w.text for s in row for w in s.words)
+    return 2 * len(_RTL.findall(text)) > len(text)
+
+
+def typical_size(pieces: Sequence[Segment]) -> float:
+    """Median font size, by segment; 10 without text."""
+    return median(s.size for s in pieces) if pieces else 10.0

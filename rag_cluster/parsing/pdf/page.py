@@ -1,0 +1,234 @@
+"""One page: words, shapes -> items (lines, tables, figures) in reading order. Everything native is closed afterwards."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from rag_cluster.domain.blocks import BBox
+from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.pdf import alignment, document, figures, forms, tables
+from rag_cluster.parsing.pdf.figures import Figure
+from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
+from rag_cluster.parsing.pdf.layout import Obstacle, regions
+from rag_cluster.parsing.pdf.lines import Line, Segment, rows, segments
+from rag_cluster.parsing.pdf.shapes import Shapes, read_shapes
+from rag_cluster.parsing.pdf.tables import Table
+from rag_cluster.parsing.pdf.text import SLANTED, TextLayer, Word, read_text
+
+
+@dataclass(slots=True)
+class PlacedTable:
+    """A table with its displayed box."""
+
+    table: Table
+    box: BBox
+    page: int
+    caption: str = ""
+
+
+@dataclass(slots=True)
+class OcrText:
+    """One recognised paragraph, displayed box."""
+
+    text: str
+    box: BBox
+    confidence: float
+    page: int
+
+
+Item = Line | PlacedTable | Figure | OcrText
+
+
+@dataclass(slots=True)
+class PageContent:
+    """What later stages need of a page. number is 1-based; sizes are of the displayed page in points."""
+
+    number: int
+    width: float
+    height: float
+    items: list[Item] = field(default_factory=list)
+    turn: int = 0
+    """Quarter turns by which most of the text is turned."""
+    tags: dict[int, str] = field(default_factory=dict)
+    ocr: bool = False
+    warnings: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class RawPage:
+    """An open page's text and shapes, before layout."""
+
+    space: PageSpace
+    layer: TextLayer
+    shapes: Shapes
+    words: list[Word]
+    """Visible words."""
+
+
+def read(page: Any) -> RawPage:
+    """Text and shapes of an open pypdfium2 page, hidden text left out."""
+    space = page_space(page)
+    textpage = page.get_textpage()
+    try:
+        layer = read_text(textpage, space)
+    finally:
+        textpage.close()
+    shapes = read_shapes(page, space)
+    return RawPage(space, layer, shapes, _visible(layer.words, shapes, space))
+
+
+def picture_share(raw: RawPage) -> float:
+    """Share of the page that its largest picture covers."""
+    page = raw.space.width * raw.space.height
+    return max((area(p.box) for p in raw.shapes.pictures), default=0.0) / page
+
+
+def _visible(words: Sequence[Word], shapes: Shapes, space: PageSpace) -> list[Word]:
+    """Without invisible text, unless it is the text layer of a scan; without white text on white."""
+    invisible = sum(w.style.invisible for w in words)
+    if invisible:
+        page = space.width * space.height
+        scan = any(area(p.box) > 0.5 * page for p in shapes.pictures)
+        if not (scan and invisible > 0.5 * len(words)):
+            words = [w for w in words if not w.style.invisible]
+    out = [w for w in words if w.style.size >= 1.5]
+    if any(w.style.color >= 0xFAFAFA for w in out):
+        out = [w for w in out if w.style.color < 0xFAFAFA or w.style.invisible or _on_dark(w, shapes)]
+    return out
+
+
+def _on_dark(word: Word, shapes: Shapes) -> bool:
+    """Whether something that is not white lies below a white word."""
+    x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
+    boxes = [box for box, color in shapes.fills if color < 0xF8F8F8]
+    boxes += [p.box for p in shapes.pictures] + shapes.drawings
+    boxes += [(r.start, r.at - 2, r.end, r.at + 2) for r in shapes.horizontal]
+    return any(b[0] - 1 <= x <= b[2] + 1 and b[1] - 1 <= y <= b[3] + 1 for b in boxes)
+
+
+def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits) -> PageContent:
+    """The page's items in reading order."""
+    space = raw.space
+    content = PageContent(number, space.width, space.height, tags=document.page_tags(pdf, page))
+    groups: dict[int, list[Word]] = {}
+    for word in raw.words:
+        turn = 3 if raw.layer.vertical and word.style.turn == 0 else word.style.turn
+        groups.setdefault(turn, []).append(word)
+    slanted = groups.pop(SLANTED, [])
+    content.turn = max(groups, key=lambda t: sum(len(w.text) for w in groups[t]), default=0)
+    pictures = [
+        figure
+        for picture in figures.find(raw.shapes, space)
+        if (figure := figures.extract(pdf, page, space, picture, limits)) is not None
+    ]
+    for figure in pictures:
+        figure.page = number
+    region = 0
+    for turn in sorted(groups, key=lambda t: (t != content.turn, t)):
+        frame = Frame(turn, space.width, space.height)
+        main = turn == content.turn
+        part = _Part(frame, groups[turn], raw.shapes if main else Shapes(), pictures if main else [], region, number)
+        content.items += part.items()
+        region = part.region
+    if not groups:
+        content.items += pictures
+    content.items += _slanted(slanted, raw.words, space, region)
+    content.items += forms.values(pdf, page, space, raw.words, region + 1000)
+    return content
+
+
+def _slanted(words: Sequence[Word], others: Sequence[Word], space: PageSpace, region: int) -> list[Item]:
+    """Slanted text stays, unless it is stamped across other text (a watermark)."""
+    upright = [w for w in others if w.style.turn != SLANTED]
+    kept: list[Item] = []
+    for piece in segments(words):
+        boxes = [(w.x0, w.y0, w.x1, w.y1) for w in upright]
+        if not any(overlap(piece.box, box) > 0.3 * area(box) for box in boxes) and piece.size < 30:
+            kept.append(Line([piece], Frame(0, space.width, space.height), region))
+    return kept
+
+
+class _Part:
+    """The words of one reading direction, laid out in their own frame."""
+
+    def __init__(
+        self, frame: Frame, words: list[Word], shapes: Shapes, pictures: Sequence[Figure], region: int, page: int
+    ) -> None:
+        self.frame = frame
+        self.region = region
+        self._page = page
+        if frame.turn:
+            for word in words:
+                word.x0, word.y0, word.x1, word.y1 = frame.enter((word.x0, word.y0, word.x1, word.y1))
+        self._words = words
+        self._shapes = shapes.within(frame)
+        self._pictures = pictures
+
+    def items(self) -> list[Item]:
+        """Lines, tables and figures in reading order."""
+        words, placed = self._ruled_tables()
+        pieces = segments(words)
+        obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in placed]
+        obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in self._pictures]
+        out: list[Item] = []
+        for part in regions([*pieces, *obstacles]):
+            out += self._region([i for i in part.items if isinstance(i, Segment)],
+                                [i for i in part.items if isinstance(i, Obstacle)])  # fmt: skip
+        return out
+
+    def _ruled_tables(self) -> tuple[list[Word], list[Table]]:
+        """(words outside of tables, tables)"""
+        words, found = self._words, []
+        for grid in tables.find_grids(self._shapes):
+            x0, y0, x1, y1 = grid.box
+            inside = [w for w in words if x0 <= (w.x0 + w.x1) / 2 <= x1 and y0 <= (w.y0 + w.y1) / 2 <= y1]
+            if not inside:
+                continue
+            table = tables.read_grid(grid, inside)
+            if table is None:
+                continue
+            found.append(table)
+            back = {id(w) for group in (*table.before, *table.after) for w in group}
+            taken = {id(w) for w in inside} - back
+            words = [w for w in words if id(w) not in taken]
+        return words, found
+
+    def _region(self, pieces: list[Segment], obstacles: list[Obstacle]) -> list[Item]:
+        """Rows of one region with its tables without rules and its obstacles between them."""
+        self.region += 1
+        bands: list[tuple[float, Item]] = []
+        for table_or_row in alignment.find_tables(rows(pieces), self._shapes):
+            if isinstance(table_or_row, Table):
+                bands.append(
+                    (table_or_row.box[1], PlacedTable(table_or_row, self.frame.leave(table_or_row.box), self._page))
+                )
+            else:
+                line = Line(table_or_row, self.frame, self.region)
+                bands.append(((line.box[1] + line.box[3]) / 2, line))
+        for obstacle in obstacles:
+            content = obstacle.content
+            if isinstance(content, Table):
+                bands.append((obstacle.y0, PlacedTable(content, self.frame.leave(content.box), self._page)))
+            elif isinstance(content, Figure):
+                bands.append((obstacle.y0, content))
+        bands.sort(key=lambda band: band[0])
+        return [item for _, item in bands]
+
+
+def text_statistics(words: Sequence[Word]) -> Counter[str]:
+    """Counts of kinds of characters, for telling readable text from garbage."""
+    counts: Counter[str] = Counter()
+    for word in words:
+        for char in word.text if len(word.text) < 200 else word.text[:200]:
+            code = ord(char)
+            kind = (
+                "private" if 0xE000 <= code <= 0xF8FF or code in (0xFFFD, 0xFFFF) or code < 32
+                else "latin1" if 0xA1 <= code <= 0xFF
+                else "letter" if char.isalpha()
+                else "other"
+            )  # fmt: skip
+            counts[kind] += 1
+    return counts

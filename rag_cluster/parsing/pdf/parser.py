@@ -1,0 +1,180 @@
+"""PdfParser: pages one by one -> furniture out -> paragraphs, headings -> blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pypdfium2 as pdfium
+
+from rag_cluster.domain.blocks import BBox, BlockType, DocumentSource, ParsedDocument, SourceLocator
+from rag_cluster.domain.ports import TextRecognizer
+from rag_cluster.errors import CorruptDocumentError
+from rag_cluster.parsing.base import BlockBuilder
+from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.ocr import OcrMode
+from rag_cluster.parsing.pdf import captions, document, furniture, headings, paragraphs
+from rag_cluster.parsing.pdf import page as pages
+from rag_cluster.parsing.pdf.figures import Figure
+from rag_cluster.parsing.pdf.geometry import union
+from rag_cluster.parsing.pdf.lines import Line
+from rag_cluster.parsing.pdf.page import OcrText, PageContent, PlacedTable
+from rag_cluster.parsing.pdf.paragraphs import Paragraph
+from rag_cluster.parsing.pdf.scans import Scans
+
+Part = Paragraph | PlacedTable | Figure | OcrText
+
+
+class PdfParser:
+    """DocumentParser for PDF. Without a recognizer, pages without a text layer are warned about, not read."""
+
+    name = "pdf"
+    version = "1"
+    extensions = frozenset({".pdf"})
+
+    def __init__(
+        self,
+        limits: ParseLimits = ParseLimits(),
+        ocr: OcrMode | str = OcrMode.AUTO,
+        recognizer: TextRecognizer | None = None,
+    ) -> None:
+        self._limits = limits
+        self._ocr = OcrMode(ocr)
+        self._recognizer = recognizer
+
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        """Blocks in reading order; see `domain.ports.DocumentParser`."""
+        with document.open_pdf(source, self._limits) as pdf:
+            builder = BlockBuilder(source)
+            contents = self._pages(pdf, builder)
+            metadata = document.facts(pdf)
+            outline = document.outline(pdf)
+        recognized = [content.number for content in contents if content.ocr]
+        if recognized:
+            metadata["ocr_pages"] = recognized
+        furniture.remove(contents)
+        _emit(builder, _parts(contents, outline))
+        return builder.build(metadata)
+
+    def _pages(self, pdf: Any, builder: BlockBuilder) -> list[PageContent]:
+        scans = Scans(self._ocr, self._recognizer, self._limits)
+        contents = []
+        for index in range(len(pdf)):
+            try:
+                page = pdf[index]
+            except pdfium.PdfiumError:
+                builder.warn(f"Page {index + 1} is damaged and was left out")
+                continue
+            try:
+                content = self._page(pdf, page, index + 1, scans)
+            finally:
+                page.close()
+            for warning in content.warnings:
+                builder.warn(warning)
+            contents.append(content)
+        if not contents:
+            raise CorruptDocumentError("The document is damaged: none of its pages can be read")
+        return contents
+
+    def _page(self, pdf: Any, page: Any, number: int, scans: Scans) -> PageContent:
+        raw = pages.read(page)
+        reason = scans.reason(raw)
+        if reason:
+            content = scans.recognize(page, raw, number, reason)
+            if content is not None:
+                return content
+        content = pages.lay_out(pdf, page, number, raw, self._limits)
+        if reason:
+            content.warnings.append(f"Page {number} {reason}; it was not recognised, because text recognition is off")
+        else:
+            scans.read_figures(raw, content)
+        return content
+
+
+def _parts(contents: Sequence[PageContent], outline: dict[tuple[int, str], int]) -> list[Part]:
+    """Paragraphs, tables and figures of the whole document in reading order, headings marked."""
+    mono = sum(i.chars for c in contents for i in c.items if isinstance(i, Line) and i.mono)
+    total = sum(i.chars for c in contents for i in c.items if isinstance(i, Line))
+    code_allowed = mono < 0.6 * total
+    out: list[Part] = []
+    for content in contents:
+        run: list[Line] = []
+        for item in content.items:
+            if isinstance(item, Line) and (not run or run[-1].region == item.region):
+                run.append(item)
+                continue
+            _append(out, paragraphs.build(run, content.number, code_allowed=code_allowed))
+            run = [item] if isinstance(item, Line) else []
+            if not isinstance(item, Line):
+                out.append(item)
+        _append(out, paragraphs.build(run, content.number, code_allowed=code_allowed))
+    tags = {
+        c.number: {mcid: level for mcid, role in c.tags.items() if (level := document.heading_level(role)) is not None}
+        for c in contents
+        if c.tags
+    }
+    headings.mark([p for p in out if isinstance(p, Paragraph)], outline, tags)
+    captions.attach(out)
+    return out
+
+
+def _append(out: list[Part], new: Sequence[Paragraph]) -> None:
+    """Add paragraphs; the first one may go on where an earlier column or page stopped."""
+    for index, paragraph in enumerate(new):
+        before = next((p for p in reversed(out[-4:]) if isinstance(p, Paragraph)), None)
+        if index == 0 and before is not None and paragraphs.continues(before, paragraph):
+            before.lines += paragraph.lines
+            before.pages += paragraph.pages
+            kind, marker, level = before.kind, before.marker, before.level
+            paragraphs.finish(before)
+            before.kind, before.marker, before.level = kind, marker, level
+        else:
+            out.append(paragraph)
+
+
+def _emit(builder: BlockBuilder, parts: Sequence[Part]) -> None:
+    for part in parts:
+        if isinstance(part, Paragraph):
+            _emit_paragraph(builder, part)
+        elif isinstance(part, PlacedTable):
+            table = part.table
+            metadata = {"caption": part.caption} if part.caption else {}
+            builder.table(table.rows, table.header_rows, SourceLocator(page=part.page, bbox=part.box), **metadata)
+        elif isinstance(part, Figure):
+            builder.image(
+                part.content,
+                part.media_type,
+                caption=part.caption,
+                text=part.text,
+                width=part.width,
+                height=part.height,
+                locator=SourceLocator(page=part.page, bbox=part.box),
+                **({"ocr": True, "confidence": round(part.confidence, 3)} if part.text else {}),
+            )
+        else:
+            builder.add(
+                BlockType.TEXT,
+                part.text,
+                SourceLocator(page=part.page, bbox=part.box),
+                {"ocr": True, "confidence": round(part.confidence, 3)},
+            )
+
+
+def _emit_paragraph(builder: BlockBuilder, paragraph: Paragraph) -> None:
+    locator = _locator(paragraph)
+    if paragraph.kind is BlockType.HEADING:
+        builder.heading(paragraph.text, paragraph.level, locator)
+        return
+    metadata = dict(paragraph.metadata)
+    if paragraph.kind is BlockType.LIST:
+        metadata |= {"level": paragraph.level, "marker": paragraph.marker}
+    builder.add(paragraph.kind, paragraph.text, locator, metadata)
+
+
+def _locator(paragraph: Paragraph) -> SourceLocator:
+    """Page and box; spans when the lines lie on several pages or in several columns."""
+    groups: dict[tuple[int, int], list[BBox]] = {}
+    for line, number in zip(paragraph.lines, paragraph.pages, strict=True):
+        groups.setdefault((number, line.region), []).append(line.frame.leave(line.box))
+    spans = tuple((number, union(boxes)) for (number, _), boxes in groups.items())
+    return SourceLocator(page=spans[0][0], bbox=spans[0][1], spans=spans if len(spans) > 1 else ())

@@ -1,0 +1,84 @@
+"""Pages and pictures without usable text: when they go to recognition, and what comes back."""
+
+from __future__ import annotations
+
+import io
+
+from rag_cluster.domain.ports import TextRecognizer
+from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.ocr import OcrMode, recognize_page
+from rag_cluster.parsing.pdf import figures
+from rag_cluster.parsing.pdf.figures import Figure
+from rag_cluster.parsing.pdf.geometry import area
+from rag_cluster.parsing.pdf.page import OcrText, PageContent, RawPage, picture_share, text_statistics
+
+FEW_CHARACTERS = 24
+"""Below this a page with a large picture counts as a page without text."""
+DPI = 200
+
+
+class Scans:
+    """Decides and recognises for one document."""
+
+    def __init__(self, mode: OcrMode, recognizer: TextRecognizer | None, limits: ParseLimits) -> None:
+        self._mode = mode
+        self._recognizer = recognizer
+        self._limits = limits
+
+    def reason(self, raw: RawPage) -> str:
+        """Why the page's text layer does not serve; "" when it does."""
+        if self._mode is OcrMode.FORCE:
+            return "is recognised by request"
+        characters = sum(len(w.text) for w in raw.words)
+        if characters < FEW_CHARACTERS and picture_share(raw) > 0.5:
+            return "has a picture and no text layer"
+        if characters < FEW_CHARACTERS and not raw.words and len(raw.shapes.drawings) > 40:
+            return "is drawn without a text layer"
+        if not raw.words:
+            return ""
+        return _garbage(raw, characters)
+
+    def recognize(self, page: object, raw: RawPage, number: int, reason: str) -> PageContent | None:
+        """The page by recognition; None when that is off or not installed."""
+        if self._mode is OcrMode.OFF or self._recognizer is None:
+            return None
+        scale = DPI / 72
+        image = figures.render(page, raw.space, scale, self._limits)
+        content = PageContent(number, raw.space.width, raw.space.height, ocr=True)
+        if image is None:
+            content.warnings.append(f"Page {number} {reason} and cannot be rendered")
+            return content
+        fx, fy = raw.space.width / image.width, raw.space.height / image.height
+        for paragraph in recognize_page(self._recognizer, image):
+            x0, y0, x1, y1 = paragraph.bbox
+            box = (x0 * fx, y0 * fy, x1 * fx, y1 * fy)
+            content.items.append(OcrText(paragraph.text, box, paragraph.confidence, number))
+        if not content.items and reason:
+            content.warnings.append(f"Page {number} {reason}; no text was recognised on it")
+        return content
+
+    def read_figures(self, raw: RawPage, content: PageContent) -> None:
+        """Recognise large pictures of a page that has little text of its own."""
+        if self._mode is OcrMode.OFF or self._recognizer is None or sum(len(w.text) for w in raw.words) > 200:
+            return
+        from PIL import Image
+
+        page = raw.space.width * raw.space.height
+        for item in content.items:
+            if isinstance(item, Figure) and area(item.box) > 0.02 * page:
+                found = recognize_page(self._recognizer, Image.open(io.BytesIO(item.content)).convert("RGB"))
+                item.text = "\n".join(p.text for p in found)
+                item.confidence = min((p.confidence for p in found), default=1.0)
+
+
+def _garbage(raw: RawPage, characters: int) -> str:
+    words = raw.words
+    unmapped = sum(len(w.text) for w in words if w.style.font == "?")
+    if unmapped > 0.4 * characters and characters > 8:
+        return "has fonts without Unicode mapping"
+    counts = text_statistics(words)
+    if counts["private"] > 0.3 * characters and characters > 8:
+        return "has a text layer of private characters"
+    if counts["latin1"] > 0.45 * characters and characters > 40:
+        return "has a text layer in a wrong encoding"
+    return ""

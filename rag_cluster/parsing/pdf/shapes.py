@@ -1,0 +1,228 @@
+"""What a page draws besides text: rules (thin lines and the edges of rectangles), filled boxes, pictures, curves."""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+
+import pypdfium2.raw as pdfium_c
+
+from rag_cluster.domain.blocks import BBox
+from rag_cluster.parsing.pdf import native
+from rag_cluster.parsing.pdf.geometry import Frame, PageSpace
+
+MAX_OBJECTS = 60_000
+"""Of one page; what lies behind is ignored, so that a page of millions of strokes costs seconds, not hours."""
+MAX_SEGMENTS = 600
+"""Of one path; longer ones are drawings, not rules."""
+THIN = 3.2
+"""Points up to which a filled rectangle is a rule."""
+
+_Matrix = tuple[float, float, float, float, float, float]
+_IDENTITY: _Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+
+
+@dataclass(slots=True)
+class Rule:
+    """A straight line: at `at`, from `start` to `end` along the other axis."""
+
+    at: float
+    start: float
+    end: float
+
+
+@dataclass(slots=True)
+class Picture:
+    """A raster image on the page. handle: its page object, valid while the page is open."""
+
+    box: BBox
+    handle: int
+    nested: bool
+
+
+@dataclass(slots=True)
+class Shapes:
+    """Displayed coordinates."""
+
+    horizontal: list[Rule] = field(default_factory=list)
+    vertical: list[Rule] = field(default_factory=list)
+    fills: list[tuple[BBox, int]] = field(default_factory=list)
+    """Filled rectangles that are no rules, with 0xRRGGBB, in drawing order."""
+    pictures: list[Picture] = field(default_factory=list)
+    drawings: list[BBox] = field(default_factory=list)
+    """Boxes of curved or many-cornered paths: parts of charts, logos, maps."""
+
+    def within(self, frame: Frame) -> Shapes:
+        """The rules in a frame's coordinates (boxes too, handles kept)."""
+        if frame.turn == 0:
+            return self
+        out = Shapes(fills=[(frame.enter(box), color) for box, color in self.fills])
+        out.drawings = [frame.enter(box) for box in self.drawings]
+        out.pictures = [Picture(frame.enter(p.box), p.handle, p.nested) for p in self.pictures]
+        for rule, horizontal in [(r, True) for r in self.horizontal] + [(r, False) for r in self.vertical]:
+            box = (rule.start, rule.at, rule.end, rule.at) if horizontal else (rule.at, rule.start, rule.at, rule.end)
+            x0, y0, x1, y1 = frame.enter(box)
+            if x1 - x0 >= y1 - y0:
+                out.horizontal.append(Rule(y0, x0, x1))
+            else:
+                out.vertical.append(Rule(x0, y0, y1))
+        return out
+
+
+def read_shapes(page: object, space: PageSpace) -> Shapes:
+    """All paths and pictures of an open page, those inside form objects too."""
+    reader = _Reader(space)
+    handle = native.address(page)
+    for i in range(min(native.page_object_count(handle), MAX_OBJECTS)):
+        reader.object(native.page_object(handle, i), _IDENTITY, 0)
+    return reader.shapes
+
+
+class _Reader:
+    def __init__(self, space: PageSpace) -> None:
+        self.shapes = Shapes()
+        self._space = space
+        self._seen = 0
+        self._bounds = native.Floats(4)
+        self._matrix = native.Floats(6)
+        self._mode = native.Floats(2, ctypes.c_int)
+        self._rgba = native.Floats(4, ctypes.c_uint)
+        self._xy = native.Floats(2)
+
+    def object(self, handle: int, matrix: _Matrix, depth: int) -> None:
+        kind = native.object_type(handle)
+        if kind == pdfium_c.FPDF_PAGEOBJ_TEXT or not handle:
+            return
+        self._seen += 1
+        if self._seen > MAX_OBJECTS:
+            return
+        if kind == pdfium_c.FPDF_PAGEOBJ_PATH:
+            self._path(handle, matrix)
+        elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE:
+            if (box := self._box(handle, matrix)) is not None:
+                self.shapes.pictures.append(Picture(box, handle, depth > 0))
+        elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth < 6:
+            native.object_matrix(handle, self._matrix.address)
+            inner = _multiply(tuple(self._matrix.values), matrix)  # type: ignore[arg-type]
+            for i in range(max(native.form_object_count(handle), 0)):
+                self.object(native.form_object(handle, i), inner, depth + 1)
+
+    def _box(self, handle: int, matrix: _Matrix) -> BBox | None:
+        """Displayed box, cut at the page's edges; None outside."""
+        if not native.object_bounds(handle, *self._bounds.addresses):
+            return None
+        left, bottom, right, top = self._bounds.values
+        if matrix is not _IDENTITY:
+            corners = [_apply(matrix, x, y) for x in (left, right) for y in (bottom, top)]
+            left, right = min(c[0] for c in corners), max(c[0] for c in corners)
+            bottom, top = min(c[1] for c in corners), max(c[1] for c in corners)
+        return self._cut(self._space.box(left, bottom, right, top))
+
+    def _cut(self, box: BBox) -> BBox | None:
+        x0, y0, x1, y1 = box
+        x0, y0 = max(x0, 0.0), max(y0, 0.0)
+        x1, y1 = min(x1, self._space.width), min(y1, self._space.height)
+        return (x0, y0, x1, y1) if x1 >= x0 and y1 >= y0 else None
+
+    def _path(self, handle: int, matrix: _Matrix) -> None:
+        box = self._box(handle, matrix)
+        if box is None:
+            return
+        width, height = box[2] - box[0], box[3] - box[1]
+        if width <= THIN or height <= THIN:
+            self._add_rule(box)
+            return
+        native.path_draw_mode(handle, *self._mode.addresses)
+        filled, stroked = self._mode.values
+        if not filled and not stroked:
+            return
+        count = native.path_segment_count(handle)
+        if count <= 6 and self._rectangular(handle, count):
+            self._rectangle(handle, box, bool(filled), bool(stroked))
+        elif count <= MAX_SEGMENTS:
+            self._segments(handle, count, matrix, box, bool(stroked))
+        else:
+            self.shapes.drawings.append(box)
+
+    def _add_rule(self, box: BBox) -> None:
+        x0, y0, x1, y1 = box
+        if x1 - x0 >= y1 - y0:
+            if x1 - x0 > 1.0:
+                self.shapes.horizontal.append(Rule((y0 + y1) / 2, x0, x1))
+        elif y1 - y0 > 1.0:
+            self.shapes.vertical.append(Rule((x0 + x1) / 2, y0, y1))
+
+    def _rectangle(self, handle: int, box: BBox, filled: bool, stroked: bool) -> None:
+        color = 0xFFFFFF
+        if filled:
+            native.object_fill(handle, *self._rgba.addresses)
+            r, g, b, alpha = self._rgba.values
+            if alpha > 30:
+                color = r << 16 | g << 8 | b
+                self.shapes.fills.append((box, color))
+        if stroked:
+            self._edges(box)
+
+    def _edges(self, box: BBox) -> None:
+        x0, y0, x1, y1 = box
+        self.shapes.horizontal += [Rule(y0, x0, x1), Rule(y1, x0, x1)]
+        self.shapes.vertical += [Rule(x0, y0, y1), Rule(x1, y0, y1)]
+
+    def _rectangular(self, handle: int, count: int) -> bool:
+        points = self._points(handle, count)
+        if points is None or len(points) < 4:
+            return False
+        return len({round(x, 1) for _, x, _ in points}) == 2 and len({round(y, 1) for _, _, y in points}) == 2
+
+    def _points(self, handle: int, count: int) -> list[tuple[int, float, float]] | None:
+        """(segment type, x, y) in the object's own space; None when the path has curves."""
+        out = []
+        x, y = self._xy.addresses
+        for i in range(count):
+            segment = native.path_segment(handle, i)
+            kind = native.segment_type(segment)
+            if kind == pdfium_c.FPDF_SEGMENT_BEZIERTO:
+                return None
+            native.segment_point(segment, x, y)
+            out.append((kind, self._xy.values[0], self._xy.values[1]))
+        return out
+
+    def _segments(self, handle: int, count: int, matrix: _Matrix, box: BBox, stroked: bool) -> None:
+        """Axis-parallel pieces of a stroked path are rules; anything else makes it a drawing."""
+        points = self._points(handle, count)
+        if points is None or not stroked:
+            self.shapes.drawings.append(box)
+            return
+        native.object_matrix(handle, self._matrix.address)
+        full = _multiply(tuple(self._matrix.values), matrix)  # type: ignore[arg-type]
+        placed = [(kind, *_apply(full, x, y)) for kind, x, y in points]
+        rules: list[BBox] = []
+        for before, point in zip(placed, placed[1:], strict=False):
+            if point[0] == pdfium_c.FPDF_SEGMENT_MOVETO:
+                continue
+            x0, y0, x1, y1 = self._space.box(
+                min(before[1], point[1]), min(before[2], point[2]), max(before[1], point[1]), max(before[2], point[2])
+            )
+            if x1 - x0 > THIN and y1 - y0 > THIN:
+                self.shapes.drawings.append(box)
+                return
+            rules.append((x0, y0, x1, y1))
+        for rule in rules:
+            if (visible := self._cut(rule)) is not None:
+                self._add_rule(visible)
+
+
+def _multiply(a: _Matrix, b: _Matrix) -> _Matrix:
+    """First a, then b."""
+    return (
+        a[0] * b[0] + a[1] * b[2],
+        a[0] * b[1] + a[1] * b[3],
+        a[2] * b[0] + a[3] * b[2],
+        a[2] * b[1] + a[3] * b[3],
+        a[4] * b[0] + a[5] * b[2] + b[4],
+        a[4] * b[1] + a[5] * b[3] + b[5],
+    )
+
+
+def _apply(m: _Matrix, x: float, y: float) -> tuple[float, float]:
+    return (m[0] * x + m[2] * y + m[4], m[1] * x + m[3] * y + m[5])

@@ -1,0 +1,248 @@
+"""Ruled tables: rules -> connected grids -> cells (merged where a rule is missing) -> rows of text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from rag_cluster.domain.blocks import BBox
+from rag_cluster.parsing.pdf.lines import Segment, join_words, rows
+from rag_cluster.parsing.pdf.shapes import Rule, Shapes
+from rag_cluster.parsing.pdf.text import Word
+
+TOUCH = 3.0
+"""Points by which rules may miss each other and still form a corner."""
+MAX_RULES = 6000
+
+
+@dataclass(slots=True)
+class Table:
+    """A grid. rows: equal length, a merged cell's text in every cell that it covers. box: frame coordinates."""
+
+    rows: list[list[str]]
+    box: BBox
+    header_rows: int = 1
+    before: list[list[Word]] = field(default_factory=list)
+    """Full-width rows above the grid proper (a title inside the frame), as words."""
+    after: list[list[Word]] = field(default_factory=list)
+    """Full-width rows below it (notes)."""
+
+
+@dataclass(slots=True)
+class Grid:
+    """Sorted column and row boundaries with the rules that draw them."""
+
+    xs: list[float]
+    ys: list[float]
+    horizontal: list[Rule]
+    vertical: list[Rule]
+
+    @property
+    def box(self) -> BBox:
+        """Outer box."""
+        return (self.xs[0], self.ys[0], self.xs[-1], self.ys[-1])
+
+
+def merge_rules(rules: Sequence[Rule], near: float = 1.6, gap: float = 3.0) -> list[Rule]:
+    """Collinear rules that touch, as one."""
+    out: list[Rule] = []
+    tracks: list[list[Rule]] = []
+    for rule in sorted(rules, key=lambda r: r.at):
+        if tracks and rule.at - tracks[-1][0].at <= near:
+            tracks[-1].append(rule)
+        else:
+            tracks.append([rule])
+    for track in tracks:
+        track.sort(key=lambda r: r.start)
+        current: Rule | None = None
+        for rule in track:
+            if current is not None and rule.start <= current.end + gap:
+                current.end = max(current.end, rule.end)
+            else:
+                current = Rule(rule.at, rule.start, rule.end)
+                out.append(current)
+    return out
+
+
+def find_grids(shapes: Shapes) -> list[Grid]:
+    """Grids of at least two cells, from top to bottom; grids inside a cell of another one are left out."""
+    if len(shapes.horizontal) + len(shapes.vertical) > MAX_RULES:
+        return []
+    horizontal = [r for r in merge_rules(shapes.horizontal) if r.end - r.start > 8]
+    vertical = [r for r in merge_rules(shapes.vertical) if r.end - r.start > 5]
+    grids = [g for hs, vs in _components(horizontal, vertical) if (g := _grid(hs, vs)) is not None]
+    return sorted(grids, key=lambda g: (g.ys[0], g.xs[0]))
+
+
+def _components(horizontal: list[Rule], vertical: list[Rule]) -> list[tuple[list[Rule], list[Rule]]]:
+    """Rules that cross or touch, directly or through others."""
+    parent = list(range(len(horizontal) + len(vertical)))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for j, v in enumerate(vertical, len(horizontal)):
+        for i, h in enumerate(horizontal):
+            if v.start - TOUCH <= h.at <= v.end + TOUCH and h.start - TOUCH <= v.at <= h.end + TOUCH:
+                parent[root(i)] = root(j)
+    groups: dict[int, tuple[list[Rule], list[Rule]]] = {}
+    for i, h in enumerate(horizontal):
+        groups.setdefault(root(i), ([], []))[0].append(h)
+    for j, v in enumerate(vertical, len(horizontal)):
+        groups.setdefault(root(j), ([], []))[1].append(v)
+    return list(groups.values())
+
+
+def _cluster(values: list[float], near: float = 2.5) -> list[float]:
+    out: list[list[float]] = []
+    for value in sorted(values):
+        if out and value - out[-1][-1] <= near:
+            out[-1].append(value)
+        else:
+            out.append([value])
+    return [sum(group) / len(group) for group in out]
+
+
+def _grid(horizontal: list[Rule], vertical: list[Rule]) -> Grid | None:
+    if len(horizontal) < 2 or not vertical:
+        return None
+    ys = _cluster([r.at for r in horizontal])
+    xs = _cluster([r.at for r in vertical])
+    # A table may have no outer vertical rules: the horizontal ones then end beyond the outermost vertical ones.
+    left, right = min(r.start for r in horizontal), max(r.end for r in horizontal)
+    if sum(r.start < xs[0] - 8 for r in horizontal) >= 2:
+        xs.insert(0, left)
+    if sum(r.end > xs[-1] + 8 for r in horizontal) >= 2:
+        xs.append(right)
+    if len(xs) < 2 or len(ys) < 2 or (len(xs) - 1) * (len(ys) - 1) < 2:
+        return None
+    return Grid(xs, ys, horizontal, vertical)
+
+
+def read_grid(grid: Grid, words: Sequence[Word]) -> Table | None:
+    """The table of a grid from the words inside it; None when it is no table (a chart, an empty form, a frame)."""
+    columns, lines = len(grid.xs) - 1, len(grid.ys) - 1
+    cell_of = _merged_cells(grid)
+    held: dict[int, list[Word]] = {}
+    for word in words:
+        x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
+        column, row = _slot(grid.xs, x), _slot(grid.ys, y)
+        if 0 <= column < columns and 0 <= row < lines:
+            held.setdefault(cell_of[row * columns + column], []).append(word)
+    texts = {cell: cell_text(content) for cell, content in held.items()}
+    matrix = [[cell_of[r * columns + c] for c in range(columns)] for r in range(lines)]
+    return _table(grid, matrix, texts, held)
+
+
+def _table(grid: Grid, matrix: list[list[int]], texts: dict[int, str], held: dict[int, list[Word]]) -> Table | None:
+    kept, ys = _drop_empty(matrix, texts, grid.ys)
+    before: list[list[Word]] = []
+    after: list[list[Word]] = []
+    while len(kept) > 1 and len(kept[-1]) > 1 and len(set(kept[-1])) == 1 and _notes(texts.get(kept[-1][0], "")):
+        after.insert(0, held.get(kept[-1][0], []))
+        kept, ys = kept[:-1], ys[:-1]
+    while len(kept) > 2 and len(kept[0]) > 1 and len(set(kept[0])) == 1 and _title(texts.get(kept[0][0], "")):
+        before.append(held.get(kept[0][0], []))
+        kept, ys = kept[1:], ys[1:]
+    body = [[texts.get(cell, "") for cell in row] for row in kept]
+    if not body or len({cell for row in kept for cell in row}) < 2 or (len(body[0]) < 2 and len(body) < 2):
+        return None
+    if sum(bool(cell) for row in body for cell in row) < 2:
+        return None
+    return Table(body, (grid.xs[0], ys[0], grid.xs[-1], ys[-1]), _header_rows(kept), before, after)
+
+
+def _title(text: str) -> bool:
+    return len(text) > 40 or text.lower().startswith(("table", "exhibit", "表"))
+
+
+def _notes(text: str) -> bool:
+    return len(text) > 60 or text.lower().startswith(("note", "source", "注"))
+
+
+def _header_rows(matrix: list[list[int]]) -> int:
+    """Rows that the topmost cells reach into, or whose cells span columns: a grouped header has two or more."""
+    if len(matrix) < 2:
+        return min(len(matrix), 1)
+    depth = 1
+    while depth < min(len(matrix) - 1, 4) and any(
+        a == b for a, b in zip(matrix[depth - 1], matrix[depth], strict=True)
+    ):
+        depth += 1
+    if (
+        depth == 1
+        and len(matrix) > 2
+        and len(set(matrix[0])) < len(matrix[0])
+        and len(set(matrix[1])) > len(set(matrix[0]))
+    ):
+        depth = 2
+    return depth
+
+
+def _drop_empty(matrix: list[list[int]], texts: dict[int, str], ys: list[float]) -> tuple[list[list[int]], list[float]]:
+    """Thin bands between double rules are no rows, nor are columns between double rules."""
+    rows_kept = [r for r in range(len(matrix)) if ys[r + 1] - ys[r] > 4 or any(texts.get(c) for c in matrix[r])]
+    matrix = [matrix[r] for r in rows_kept]
+    columns = [
+        c
+        for c in range(len(matrix[0]) if matrix else 0)
+        if any(texts.get(row[c]) and (c == 0 or row[c] != row[c - 1]) for row in matrix)
+        or any(c > 0 and texts.get(row[c]) == "" for row in matrix)
+        or _real_column(matrix, c)
+    ]
+    kept_ys = [ys[rows_kept[0]], *[ys[r + 1] for r in rows_kept]] if rows_kept else ys[:1]
+    return [[row[c] for c in columns] for row in matrix], kept_ys
+
+
+def _real_column(matrix: list[list[int]], column: int) -> bool:
+    """Whether any row has a cell of its own here."""
+    return any(row.count(row[column]) == 1 for row in matrix)
+
+
+def _slot(bounds: list[float], value: float) -> int:
+    for i in range(len(bounds) - 1):
+        if bounds[i] <= value < bounds[i + 1]:
+            return i
+    return -1
+
+
+def _merged_cells(grid: Grid) -> list[int]:
+    """For every grid cell the number of the merged cell that it belongs to."""
+    columns, lines = len(grid.xs) - 1, len(grid.ys) - 1
+    parent = list(range(columns * lines))
+
+    def root(i: int) -> int:
+        while parent[i] != i:
+            parent[i] = parent[parent[i]]
+            i = parent[i]
+        return i
+
+    for r in range(lines):
+        for c in range(columns):
+            if c + 1 < columns and not _drawn(grid.vertical, grid.xs[c + 1], grid.ys[r], grid.ys[r + 1]):
+                parent[root(r * columns + c + 1)] = root(r * columns + c)
+            if r + 1 < lines and not _drawn(grid.horizontal, grid.ys[r + 1], grid.xs[c], grid.xs[c + 1]):
+                parent[root((r + 1) * columns + c)] = root(r * columns + c)
+    return [root(i) for i in range(columns * lines)]
+
+
+def _drawn(rules: Sequence[Rule], at: float, start: float, end: float) -> bool:
+    """Whether rules cover the middle of an edge."""
+    middle = (start + end) / 2
+    return any(abs(r.at - at) <= 2.6 and r.start - 1 <= middle <= r.end + 1 for r in rules)
+
+
+def cell_text(words: Sequence[Word]) -> str:
+    """A cell's lines joined as running text."""
+    lines = [join_words([w for s in row for w in s.words]) for row in rows([Segment([w]) for w in words])]
+    return join_cell_lines(lines)
+
+
+def join_cell_lines(lines: Sequence[str]) -> str:
+    """Lines of one cell; hyphenation undone where a small letter follows."""
+    from rag_cluster.parsing.pdf.paragraphs import join_texts
+
+    return join_texts([line for line in lines if line])
