@@ -6,7 +6,7 @@ import logging
 from dataclasses import dataclass, replace
 
 from rag_cluster.domain.documents import Claim, DocumentStatus, DocumentVersion, OutboxKind, Receipt
-from rag_cluster.errors import ClaimLostError, ExternalServiceError, RagClusterError
+from rag_cluster.errors import ClaimLostError, DocumentError, ExternalServiceError, RagClusterError
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import ERRORS_TOTAL
 
@@ -21,12 +21,14 @@ class Failure:
     error_type: str
     message: str
     permanent: bool
+    """The same bytes would fail again. Only a document's content can be at fault for ever; what the surroundings did
+    is worth another run."""
 
     @classmethod
     def of(cls, error: BaseException, stage: str) -> Failure:
         """Stable type of an error. What is not ours is an internal_error, worth another try with the next release."""
         if isinstance(error, RagClusterError):
-            return cls(stage, error.type, error.message, error.permanent)
+            return cls(stage, error.type, error.message, isinstance(error, DocumentError))
         log.error("unexpected error", exc_info=error, extra={"stage": stage})
         return cls(stage, "internal_error", f"{type(error).__name__}: {error}"[:500], False)
 

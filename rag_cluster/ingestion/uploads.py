@@ -1,0 +1,192 @@
+"""The online worker: takes upload jobs one by one and runs the same steps as a bulk run, without Ray.
+
+Outages are tried again later with a growing delay; a fault of the content ends the job at once. The original already
+lies in the object store, under its key, before there is a job.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import threading
+import time
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+
+from rag_cluster.domain import keys
+from rag_cluster.domain.access import LOCAL
+from rag_cluster.domain.documents import Claim, IngestionJob, Receipt, SourceFile
+from rag_cluster.domain.ports import UploadQueue
+from rag_cluster.errors import ClaimLostError, DeadlineExceededError, ExternalServiceError, NotFoundError
+from rag_cluster.ingestion import steps
+from rag_cluster.ingestion.failures import Failure, leave, record_failure
+from rag_cluster.ingestion.heartbeat import Heartbeat
+from rag_cluster.ingestion.write_path import WritePath
+from rag_cluster.telemetry import trace_id
+
+log = logging.getLogger("rag_cluster.ingestion.uploads")
+
+COPY_BYTES = 1024 * 1024
+PARTS_PER_BATCH = 4
+"""Small batches: a person waits for this document and watches its percentage."""
+MAX_RETRY_SECONDS = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class UploadWorker:
+    """One worker of the upload queue."""
+
+    write_path: WritePath
+    queue: UploadQueue
+    job_timeout: float = 3600.0
+    """Seconds for one attempt at one job."""
+    poll_seconds: float = 1.0
+    drain_seconds: float = 30.0
+    """The outbox is drained this often while there is nothing else to do, and after each job."""
+    retry_seconds: float = 2.0
+    """Before the second attempt; doubled for each further one."""
+    name: str = field(default_factory=lambda: f"upload-worker-{uuid.uuid4()}")
+    """Owner of the claims."""
+
+
+def work_forever(worker: UploadWorker, stop: threading.Event) -> None:
+    """Work on the queue until `stop` is set. The job in hand stops at its next step and goes back to the queue."""
+    drained = 0.0
+    while not stop.is_set():
+        try:
+            worked = work_once(worker, stop)
+            if worked or time.monotonic() - drained > worker.drain_seconds:
+                worker.write_path.drain()
+                drained = time.monotonic()
+        except ExternalServiceError as error:
+            log.warning("the queue cannot be reached: %s", error.message)
+            worked = False
+        if not worked:
+            stop.wait(worker.poll_seconds)
+
+
+def work_once(worker: UploadWorker, stop: threading.Event | None = None) -> bool:
+    """Take the next job that is due and bring it to an end or back into the queue. False: nothing was due."""
+    taken = worker.queue.claim(worker.name, worker.write_path.lease_seconds)
+    if taken is None:
+        return False
+    job, claim = taken
+    trace_id.set(job.id)
+    _Attempt(worker, job, claim, stop or threading.Event()).run()
+    return True
+
+
+class _Stopped(Exception):
+    """The worker shuts down."""
+
+
+class _Attempt:
+    """One attempt at one job."""
+
+    def __init__(self, worker: UploadWorker, job: IngestionJob, claim: Claim, stop: threading.Event) -> None:
+        self._worker = worker
+        self._write_path = worker.write_path
+        self._job = job
+        self._claim = claim
+        self._stop = stop
+        self._deadline = time.monotonic() + worker.job_timeout
+        self._percent = 0
+        self._lost = False
+        self._stage = steps.Stage(worker.write_path, self._watch)
+
+    def run(self) -> None:
+        """Never raises for the job: its outcome is in the queue. An outage of the queue itself is raised."""
+        queue, job = self._worker.queue, self._job
+        try:
+            try:
+                with Heartbeat(self._beat, self._write_path.lease_seconds):
+                    self._process()
+                queue.succeed(job)
+                log.info("upload ready", extra={"document_id": job.document_id})
+            except _Stopped:
+                queue.fail(job, error_type="stopped", message="the worker stopped", retry_in=0.0)
+            except (ClaimLostError, NotFoundError) as error:
+                leave(self._write_path, job.knowledge_base_id, self._claim)
+                queue.fail(job, error_type=error.type, message=error.message, retry_in=None)
+            except Exception as error:  # becomes the job's outcome
+                self._failed(Failure.of(error, self._stage.name))
+        except ClaimLostError as error:
+            # Another worker has the job, or it went with its document: its outcome is no longer ours to write.
+            log.info("upload left: %s", error.message, extra={"document_id": job.document_id})
+
+    def _process(self) -> None:
+        prepared = self._prepare()
+        if isinstance(prepared, Receipt):
+            return  # every part was done before
+        record = steps.open_index(self._write_path)
+        done = 0
+        for batch in steps.batches(prepared, PARTS_PER_BATCH):
+            # The first part of the way is preparation, the rest is shared by the parts.
+            self._percent = 60 + 40 * done // len(prepared)
+            for row in steps.index_batch(self._write_path, record, batch, self._stage):
+                if isinstance(row, Receipt) and row.outcome == "busy":
+                    raise ClaimLostError(row.message)
+            done += len(batch)
+        self._write_path.retry.call(lambda: self._write_path.index.flush(record.collection))
+
+    def _prepare(self) -> list[steps.PreparedPart] | Receipt:
+        write_path, claim = self._write_path, self._claim
+        document = write_path.retry.call(lambda: write_path.catalog.document(self._job.document_id, LOCAL))
+        versions = write_path.retry.call(lambda: write_path.catalog.versions(document.id))
+        version = next((found for found in versions if found.version == claim.version), None)
+        if version is None:
+            raise ClaimLostError(f"version {claim.version} of {document.id} is gone")
+        work = steps.Work(
+            document.knowledge_base_id,
+            document.source_id,
+            document.id,
+            SourceFile(document.uri, document.filename, version.size, version.etag, keeps_access=True),
+            version.content_fingerprint,
+            original_stored=True,
+        )
+        if claim.resumed:
+            return steps.resume(write_path, work, claim)
+        key = keys.source_key(document.knowledge_base_id, document.id, claim.version, document.filename)
+        return steps.prepare_claimed(
+            write_path, work, claim, self._stage, partial(self._fetch, key), time.perf_counter()
+        )
+
+    def _fetch(self, key: str, path: str) -> tuple[str, int]:
+        digest, size = hashlib.sha256(), 0
+        with self._write_path.objects.open(key) as original, Path(path).open("wb") as copy:
+            while block := original.read(COPY_BYTES):
+                digest.update(block)
+                copy.write(block)
+                size += len(block)
+        return digest.hexdigest(), size
+
+    def _watch(self, stage: str, percent: int) -> None:
+        """At every step: stop, give up after the deadline, or after the job was taken away."""
+        if self._stop.is_set():
+            raise _Stopped
+        if self._lost:
+            raise ClaimLostError("the job was taken over by another worker")
+        if time.monotonic() > self._deadline:
+            raise DeadlineExceededError(f"the job took more than {self._worker.job_timeout:g} s")
+        self._percent = max(self._percent, percent)
+        self._beat()
+
+    def _beat(self) -> None:
+        lease = self._write_path.lease_seconds
+        held = self._worker.queue.heartbeat(
+            self._job, self._worker.name, lease, stage=self._stage.name, percent=min(self._percent, 99)
+        )
+        self._lost = self._lost or not held
+
+    def _failed(self, failure: Failure) -> None:
+        job = self._job
+        last = failure.permanent or job.attempts >= job.max_attempts
+        fields = {"document_id": job.document_id, "stage": failure.stage, "error_type": failure.error_type}
+        log.error("upload failed: %s", failure.message, extra={**fields, "final": last})
+        if last:
+            record_failure(self._write_path, self._claim, replace(failure, permanent=True))
+        delay = None if last else min(self._worker.retry_seconds * 2.0 ** (job.attempts - 1), MAX_RETRY_SECONDS)
+        self._worker.queue.fail(job, error_type=failure.error_type, message=failure.message, retry_in=delay)
