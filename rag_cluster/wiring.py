@@ -1,44 +1,384 @@
 """Settings -> objects: the only importer of concrete engines and stores.
 
-`Services` builds each object once, when it is first asked for. `ServiceFactory` is what travels to actors and
-deployments: picklable, and giving one `Services` per process.
+`Services` builds each object once, when it is first asked for. `ServiceFactory` and `WritePathFactory` are what travels
+to deployments and actors: picklable, and giving one `Services` per process.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from pathlib import Path
-from typing import Any
+from threading import Lock
 
-from rag_cluster.answering.answerer import Answerer
+from rag_cluster.answering.answerer import Answerer, AnswerLimits
+from rag_cluster.answering.calibration import calibration_for
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.chunking.registry import create_chunker
-from rag_cluster.domain import ids
 from rag_cluster.domain.documents import DeleteReceipt, KnowledgeBase
-from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink
+from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer
+from rag_cluster.engines.extractive import ExtractiveGenerator
 from rag_cluster.engines.registry import create_embedder
 from rag_cluster.engines.threaded import ThreadedEmbedder
 from rag_cluster.errors import ConflictError, NotFoundError
-from rag_cluster.ingestion import steps, uploads
-from rag_cluster.lifecycle import delete, outbox
+from rag_cluster.ingestion.uploads import UploadWorker
+from rag_cluster.ingestion.write_path import Pools, RetryPolicy, WritePath
+from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base
+from rag_cluster.lifecycle.outbox import drain
+from rag_cluster.lifecycle.stores import Stores
 from rag_cluster.parsing.isolation import IsolatedParser
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.registry import ParserRegistry
+from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.retrieval.retriever import Retriever
-from rag_cluster.settings import Settings, get_settings
+from rag_cluster.settings import Settings, get_settings, load_reference
 from rag_cluster.stores.embedded import EmbeddedStores
 from rag_cluster.stores.inputs import FsspecInputFiles
 from rag_cluster.stores.milvus import MilvusChunkIndex
 from rag_cluster.stores.objects import FsspecObjectStore
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
 from rag_cluster.stores.postgres.conversations import PostgresConversations
-from rag_cluster.stores.postgres.database import Database, migrate
+from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.evidence import PostgresEvidence
 from rag_cluster.stores.postgres.ledger import PostgresLedger
+from rag_cluster.stores.postgres.migration import migrate
 from rag_cluster.stores.postgres.outbox import PostgresOutbox
 from rag_cluster.stores.postgres.uploads import PostgresUploadQueue
 from rag_cluster.stores.snapshots import ParquetSnapshotStore
 from rag_cluster.telemetry import NullMetrics
+
+READINESS_TIMEOUT = 5.0
+
+
+def parse_limits(settings: Settings) -> ParseLimits:
+    """The limits of parsing, as settings."""
+    return ParseLimits(
+        max_file_bytes=settings.max_file_bytes,
+        max_expanded_bytes=settings.max_expanded_bytes,
+        max_expansion_ratio=settings.max_expansion_ratio,
+        max_pages=settings.max_pages,
+        max_image_pixels=settings.max_image_pixels,
+        timeout=settings.document_timeout,
+        memory_bytes=settings.parse_memory_bytes,
+    )
+
+
+def isolated_parser(settings: Settings) -> IsolatedParser:
+    """The parser of every format, in its own process. Needs no store."""
+    return IsolatedParser(
+        parse_limits(settings),
+        ocr=OcrMode(settings.ocr),
+        parsers=settings.parsers,
+        ocr_threads=settings.ocr_threads,
+    )
+
+
+class Services:
+    """Everything one process may need, built when first asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self._chunkers: dict[str, Chunker] = {}
+
+    # -- stores ------------------------------------------------------------------------------------------------------
+
+    @cached_property
+    def embedded(self) -> EmbeddedStores:
+        """The servers below the data directory."""
+        return EmbeddedStores(self.settings.home)
+
+    @cached_property
+    def database(self) -> Database:
+        """PostgreSQL, migrated. The embedded server is started if it is ours and gone, now and whenever it is lost."""
+        settings = self.settings
+        if settings.embedded_postgres:
+            dsn, revive = self.embedded.ensure_postgres(), self.embedded.ensure_postgres
+        else:
+            dsn, revive = settings.postgres_dsn.get_secret_value(), None
+        migrate(dsn)
+        return Database(dsn, pool_size=settings.postgres_pool_size, timeout=settings.postgres_timeout, revive=revive)
+
+    @cached_property
+    def index(self) -> MilvusChunkIndex:
+        """Milvus."""
+        settings = self.settings
+        return MilvusChunkIndex(
+            settings.milvus_uri,
+            settings.milvus_token.get_secret_value(),
+            timeout=settings.milvus_timeout,
+            index_type=settings.milvus_index_type,
+            index_params=settings.milvus_index_params,
+            mmap=settings.milvus_mmap,
+            replicas=settings.milvus_replicas,
+            revive=self.embedded.ensure_milvus if settings.embedded_milvus else None,
+        )
+
+    @cached_property
+    def objects(self) -> FsspecObjectStore:
+        """Our objects."""
+        settings = self.settings
+        return FsspecObjectStore(
+            settings.objects,
+            endpoint_url=settings.s3_endpoint_url,
+            access_key=settings.s3_access_key.get_secret_value(),
+            secret_key=settings.s3_secret_key.get_secret_value(),
+            region=settings.s3_region,
+            timeout=settings.object_timeout,
+        )
+
+    @cached_property
+    def inputs(self) -> FsspecInputFiles:
+        """The user's files."""
+        settings = self.settings
+        return FsspecInputFiles(
+            endpoint_url=settings.s3_endpoint_url,
+            access_key=settings.s3_access_key.get_secret_value(),
+            secret_key=settings.s3_secret_key.get_secret_value(),
+            region=settings.s3_region,
+            timeout=settings.object_timeout,
+        )
+
+    @cached_property
+    def snapshots(self) -> ParquetSnapshotStore:
+        """Snapshots in the object store."""
+        return ParquetSnapshotStore(self.objects)
+
+    @cached_property
+    def catalog(self) -> PostgresCatalog:
+        """Knowledge bases, documents, assets, indexes, keys."""
+        return PostgresCatalog(self.database)
+
+    @cached_property
+    def ledger(self) -> PostgresLedger:
+        """Versions, claims, parts, runs."""
+        return PostgresLedger(self.database)
+
+    @cached_property
+    def uploads(self) -> PostgresUploadQueue:
+        """Upload jobs."""
+        return PostgresUploadQueue(self.database)
+
+    @cached_property
+    def outbox(self) -> PostgresOutbox:
+        """Effects owed to other stores."""
+        return PostgresOutbox(self.database)
+
+    @cached_property
+    def evidence(self) -> PostgresEvidence:
+        """Facts of the read path."""
+        return PostgresEvidence(self.database)
+
+    @cached_property
+    def conversations(self) -> PostgresConversations:
+        """Messages and records."""
+        return PostgresConversations(self.database)
+
+    @cached_property
+    def metrics(self) -> MetricSink:
+        """Where counters go."""
+        return NullMetrics()
+
+    def stop_embedded_stores(self) -> None:
+        """Close connections and stop the embedded servers."""
+        if "database" in self.__dict__:
+            self.database.close()
+        self.embedded.down()
+
+    # -- content and engines -----------------------------------------------------------------------------------------
+
+    @cached_property
+    def parser(self) -> IsolatedParser:
+        """The parser of every format."""
+        return isolated_parser(self.settings)
+
+    @cached_property
+    def embedder(self) -> Embedder:
+        """The engine itself; loaded at its first call."""
+        settings = self.settings
+        return create_embedder(
+            settings.embedder, threads=settings.embedder_threads, batch_size=settings.embedder_batch_size
+        )
+
+    @cached_property
+    def async_embedder(self) -> AsyncEmbedder:
+        """The engine in a thread of this process, for commands that run without Serve."""
+        return ThreadedEmbedder(self.embedder)
+
+    @property
+    def tokenizer(self) -> Tokenizer:
+        """The embedder's own tokenizer."""
+        return self.embedder.tokenizer
+
+    def chunker(self, strategy: str | None = None) -> Chunker:
+        """The chunker of a strategy; None: the configured one."""
+        name = strategy or self.settings.chunking_strategy
+        if name not in self._chunkers:
+            self._chunkers[name] = create_chunker(name, self._chunking_parameters(name), self.tokenizer, self.embedder)
+        return self._chunkers[name]
+
+    def generator(self, embedder: AsyncEmbedder) -> Generator:
+        """The generator that the settings name."""
+        if self.settings.generator == "extractive":
+            return ExtractiveGenerator(embedder, sentences)
+        generator: Generator = load_reference(self.settings.generator)()
+        return generator
+
+    # -- the paths ---------------------------------------------------------------------------------------------------
+
+    def retriever(self, embedder: AsyncEmbedder) -> Retriever:
+        """The read path up to evidence."""
+        return Retriever(self.evidence, self.index, embedder, metrics=self.metrics)
+
+    def answerer(self, embedder: AsyncEmbedder) -> Answerer:
+        """The whole read path."""
+        return Answerer(
+            self.retriever(embedder),
+            self.generator(embedder),
+            self.conversations,
+            calibration=calibration_for(self.settings.embedder),
+            limits=AnswerLimits(
+                context_tokens=self.settings.context_tokens,
+                max_question_chars=self.settings.max_question_chars,
+                temperature=self.settings.temperature,
+            ),
+            count_tokens=self.tokenizer.count,
+        )
+
+    def write_path(self, embedder: Embedder | None = None) -> WritePath:
+        """The write path; `embedder` replaces the local engine (the upload worker embeds through Serve)."""
+        settings = self.settings
+        engine = embedder or self.embedder
+        return WritePath(
+            ledger=self.ledger,
+            catalog=self.catalog,
+            outbox=self.outbox,
+            inputs=self.inputs,
+            objects=self.objects,
+            snapshots=self.snapshots,
+            index=self.index,
+            parser=lambda: self.parser,
+            parser_info=self._parser_info,
+            chunker=self.chunker,
+            tokenizer=self.tokenizer,
+            embedder=lambda: engine,
+            metrics=self.metrics,
+            lease_seconds=settings.claim_lease,
+            retry=RetryPolicy(settings.retries, settings.retry_min_wait, settings.retry_max_wait),
+            max_file_bytes=settings.max_file_bytes,
+            pools=Pools(
+                prepare_actors=settings.prepare_actors,
+                index_actors=settings.index_actors,
+                prepare_cpus=settings.prepare_cpus,
+                index_cpus=settings.index_cpus,
+                batch_parts=settings.index_batch_parts,
+            ),
+            drain=self.drain_outbox,
+        )
+
+    @cached_property
+    def stores(self) -> Stores:
+        """What a delete reaches through."""
+        return Stores(self.catalog, self.outbox, self.index, self.snapshots, self.objects)
+
+    def drain_outbox(self, document_id: str | None = None) -> int:
+        """Carry out what is owed (for one document); how many entries."""
+        return drain(self.stores, document_id=document_id)
+
+    def delete_document(self, document_id: str) -> DeleteReceipt:
+        """Delete everywhere, verified."""
+        return delete_document(self.stores, document_id)
+
+    def delete_knowledge_base(self, knowledge_base_id: str) -> list[DeleteReceipt]:
+        """Delete a base with all its documents."""
+        return delete_knowledge_base(self.stores, knowledge_base_id)
+
+    def upload_worker(self, embedder: Embedder) -> UploadWorker:
+        """A worker of the upload queue that embeds with `embedder`."""
+        return UploadWorker(self.write_path(embedder), self.uploads, job_timeout=self.settings.upload_job_timeout)
+
+    def ensure_knowledge_base(self, name: str) -> KnowledgeBase:
+        """The knowledge base of this name or id, created when there is none."""
+        try:
+            return self.catalog.knowledge_base(name)
+        except NotFoundError:
+            try:
+                return self.catalog.create_knowledge_base(name)
+            except ConflictError:  # somebody else was faster
+                return self.catalog.knowledge_base(name)
+
+    async def readiness(self) -> dict[str, str]:
+        """Dependency -> "ok" or what is wrong, each within `READINESS_TIMEOUT`."""
+        names = ("postgres", "milvus", "objects")
+        checks = (self.database.ping, self.index.ping, self.objects.ping)
+        results = await asyncio.gather(*(_checked(check) for check in checks))
+        return dict(zip(names, results, strict=True))
+
+    def _parser_info(self, filename: str) -> tuple[str, str]:
+        info = self.parser.info(filename)
+        return info.name, info.version
+
+    def _chunking_parameters(self, name: str) -> dict[str, int | float]:
+        settings = self.settings
+        by_strategy: dict[str, dict[str, int | float]] = {
+            "structured": {"parent_tokens": settings.parent_tokens, "child_tokens": settings.child_tokens},
+            "fixed_size": {"size": settings.chunk_size, "overlap": settings.chunk_overlap},
+            "recursive": {"size": settings.chunk_size, "overlap": settings.chunk_overlap},
+            "sentence": {"size": settings.chunk_size, "max_sentences": settings.sentence_max_per_chunk},
+            "paragraph": {"size": settings.paragraph_size, "max_paragraphs": settings.paragraph_max_per_chunk},
+            "semantic": {
+                "threshold": settings.semantic_threshold,
+                "min_size": settings.semantic_min_size,
+                "max_size": settings.semantic_max_size,
+            },
+        }
+        return by_strategy.get(name, {})
+
+
+async def _checked(check: Callable[[], object]) -> str:
+    try:
+        async with asyncio.timeout(READINESS_TIMEOUT):
+            await asyncio.to_thread(check)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return "ok"
+
+
+_services: dict[str, Services] = {}
+_lock = Lock()
+
+
+@dataclass(frozen=True)
+class ServiceFactory:
+    """Picklable; gives the one `Services` of a process for these settings."""
+
+    settings: Settings
+
+    def __call__(self) -> Services:
+        """The process's services."""
+        # Secrets must count too, so the key is built from the raw values and kept in this process only.
+        key = repr(sorted((name, _raw(value)) for name, value in self.settings))
+        with _lock:
+            return _services.setdefault(key, Services(self.settings))
+
+
+def _raw(value: object) -> str:
+    reveal = getattr(value, "get_secret_value", None)
+    return repr(reveal() if reveal else value)
+
+
+@dataclass(frozen=True)
+class WritePathFactory:
+    """Picklable; gives an ingestion actor its write path."""
+
+    settings: Settings
+
+    def __call__(self) -> WritePath:
+        """A write path on the process's services."""
+        return ServiceFactory(self.settings)().write_path()
+
+
+def local_services(settings: Settings | None = None) -> Services:
+    """The services of a command, with the embedded stores running and the schema migrated."""
+    services = ServiceFactory(settings or get_settings())()
+    services.catalog.has_api_keys()  # Fails here, with a clear error, when PostgreSQL cannot be had.
+    return services

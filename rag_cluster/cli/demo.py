@@ -5,10 +5,11 @@ from __future__ import annotations
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import httpx
 import typer
@@ -17,9 +18,13 @@ from rich.panel import Panel
 from rag_cluster.cli.output import Json, command, emit, fail, out
 from rag_cluster.cli.query import show_answer
 from rag_cluster.cli.ray_session import ray_session
+from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.serving.schemas import AnswerResponse
 from rag_cluster.settings import Settings, get_settings
-from rag_cluster.wiring import ServiceFactory, local_services
+from rag_cluster.wiring import Services, WritePathFactory, local_services
+
+if TYPE_CHECKING:
+    from rag_cluster.ingestion.report import IngestionReport
 
 QUESTIONS = (
     "岸桥制动器间隙的标准值是多少？",
@@ -54,7 +59,7 @@ def demo(
         if data_dir is None:
             stack.callback(services.stop_embedded_stores)
         stack.enter_context(ray_session(settings))
-        report = _ingest(settings, say, quiet=as_json)
+        report = _ingest(settings, services, say, quiet=as_json)
         say("starting the Serve application")
         from rag_cluster.serving.app import start
 
@@ -65,8 +70,8 @@ def demo(
             emit(
                 {
                     "seconds": seconds,
-                    "documents": report.counts.get("ready", 0) + report.counts.get("unchanged", 0),
-                    "chunks": report.counts.get("chunks", 0),
+                    "documents": report.outcomes["ready"] + report.outcomes["unchanged"],
+                    "chunks": report.chunks,
                     "answers": [
                         {
                             "question": answer.question,
@@ -99,15 +104,17 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def _ingest(settings: Settings, say: Any, *, quiet: bool) -> Any:
+def _ingest(settings: Settings, services: Services, say: Callable[[str], None], *, quiet: bool) -> IngestionReport:
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
 
-    services = ServiceFactory(settings)()
     services.ensure_knowledge_base(KNOWLEDGE_BASE)
     with resources.as_file(resources.files("rag_cluster") / "samples") as folder:
         say(f"ingesting {len(list(folder.iterdir()))} sample files with Ray Data")
         report = run_ingestion(
-            ServiceFactory(settings), KNOWLEDGE_BASE, [str(folder)], IngestionOptions(progress=not quiet)
+            WritePathFactory(settings),
+            KNOWLEDGE_BASE,
+            [str(folder)],
+            IngestionOptions(AccessAttributes(()), progress=not quiet),
         )
     if not quiet:
         report.print(out)

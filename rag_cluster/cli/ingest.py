@@ -10,10 +10,9 @@ from typing import Annotated
 import typer
 
 from rag_cluster.cli.output import Json, command, emit, err, fail, out
-from rag_cluster.cli.ray_session import ray_session
 from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.settings import get_settings
-from rag_cluster.wiring import ServiceFactory, local_services
+from rag_cluster.wiring import WritePathFactory, local_services
 
 
 @command
@@ -46,9 +45,10 @@ def ingest(
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
 
     settings = get_settings()
+    stated = bool(acl or open_ or department or security_level)
     groups = tuple(acl) if acl else (() if open_ else None)
     options = IngestionOptions(
-        access=AccessAttributes(groups, department, security_level),
+        access=AccessAttributes(groups, department, security_level) if stated else None,
         chunking_strategy=chunking,
         retry_failed=retry_failed,
         verify_content=verify_content,
@@ -56,8 +56,9 @@ def ingest(
     )
     services = local_services(settings)
     services.ensure_knowledge_base(knowledge_base)
-    with ray_session(settings, address=address):
-        report = run_ingestion(ServiceFactory(settings), knowledge_base, inputs, options)
+    report = run_ingestion(
+        WritePathFactory(settings), knowledge_base, inputs, options, address=address or settings.ray_address or None
+    )
     if as_json:
         emit(report.to_dict())
     else:

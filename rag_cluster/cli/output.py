@@ -59,6 +59,8 @@ def command(function: F) -> F:
                 raise
             raise fail(error.message, as_json=bool(kwargs.get("as_json")), kind=error.type) from None
         except KeyboardInterrupt:
-            raise fail("Interrupted; what was finished is kept, run again to go on.", kind="interrupted", code=130) from None
+            raise fail(
+                "Interrupted; what was finished is kept, run again to go on.", kind="interrupted", code=130
+            ) from None
 
     return wrapped  # type: ignore[return-value]

@@ -69,7 +69,9 @@ def show_answer(answer: AnswerResponse) -> None:
     """An answer with its citations, for people."""
     out.print(escape(answer.answer), style="yellow" if answer.refused else "")
     for citation in answer.citations:
-        out.print(f"  [bold][{citation.number}][/] {escape(citation.filename)}  [cyan]{escape(citation.locator.display)}[/]")
+        out.print(
+            f"  [bold][{citation.number}][/] {escape(citation.filename)}  [cyan]{escape(citation.locator.display)}[/]"
+        )
 
 
 def _show_trace(trace: TraceModel) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+
 import typer
 
 from rag_cluster.cli.output import Json, command, emit, out, table
@@ -16,16 +18,29 @@ def _stores() -> EmbeddedStores:
 
 def _show(status: EmbeddedStatus, as_json: bool) -> None:
     if as_json:
-        emit(status.to_dict())
+        emit({**asdict(status), "running": status.running})
         return
     table(
         f"Embedded stores in {status.home}",
-        ("store", "running", "pid", "address", "size"),
+        ("store", "running", "pid", "uptime", "memory", "data", "address"),
         (
-            (store.name, "yes" if store.running else "no", store.pid, store.address, f"{store.bytes / 1e6:,.1f} MB")
-            for store in status.stores
+            (
+                server.name,
+                "yes" if server.reachable else "no",
+                server.pid,
+                f"{server.uptime_seconds:,.0f} s" if server.uptime_seconds is not None else "",
+                _megabytes(server.memory_bytes),
+                _megabytes(server.data_bytes),
+                server.address,
+            )
+            for server in status.servers
         ),
     )
+    out.print(f"objects: {_megabytes(status.object_bytes)}")
+
+
+def _megabytes(count: int | None) -> str:
+    return "" if count is None else f"{count / 1e6:,.1f} MB"
 
 
 @command
@@ -44,9 +59,9 @@ def down(as_json: Json = False) -> None:
     Example: `rag-cluster down`
     """
     stores = _stores()
-    stores.down()
+    found = stores.down()
     if as_json:
-        emit(stores.status().to_dict())
+        emit({**asdict(found), "running": found.running})
     else:
         out.print("stopped")
 
@@ -59,7 +74,7 @@ def status(as_json: Json = False) -> None:
     """
     found = _stores().status()
     _show(found, as_json)
-    if not all(store.running for store in found.stores):
+    if not found.running:
         raise typer.Exit(1)
 
 

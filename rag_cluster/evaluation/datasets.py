@@ -1,4 +1,4 @@
-"""Questions with known answers. SQuAD-style JSON (XQuAD, CMRC 2018): paragraphs, each with questions and gold strings."""
+"""Questions with known answers: SQuAD-style JSON (XQuAD, CMRC 2018), paragraphs with questions and gold strings."""
 
 from __future__ import annotations
 

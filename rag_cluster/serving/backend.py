@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 from rag_cluster.answering.answerer import Answerer
 from rag_cluster.domain.documents import DeleteReceipt
-from rag_cluster.domain.ports import Catalog, Conversations, Ledger, ObjectStore, UploadQueue
+from rag_cluster.domain.ports import AsyncEmbedder, Catalog, Ledger, ObjectStore, UploadQueue
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.retrieval.retriever import Retriever
 from rag_cluster.settings import Settings
+from rag_cluster.wiring import Services, parse_limits
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,8 +23,6 @@ class Backend:
     ledger: Ledger
     uploads: UploadQueue
     objects: ObjectStore
-    conversations: Conversations
-    retriever: Retriever
     answerer: Answerer
     delete_document: Callable[[str], DeleteReceipt]
     """Document id -> receipt; DocumentBusyError under a live claim."""
@@ -35,3 +33,22 @@ class Backend:
     """Filename -> fingerprint of parser, chunker and tokenizer."""
     readiness: Callable[[], Awaitable[Mapping[str, str]]]
     """Dependency -> "ok" or what is wrong; each check has a timeout."""
+
+
+def make_backend(services: Services, embedder: AsyncEmbedder) -> Backend:
+    """The routes' view of a process's services, with the embedder that its queries use."""
+    write_path = services.write_path()
+    return Backend(
+        settings=services.settings,
+        limits=parse_limits(services.settings),
+        catalog=services.catalog,
+        ledger=services.ledger,
+        uploads=services.uploads,
+        objects=services.objects,
+        answerer=services.answerer(embedder),
+        delete_document=services.delete_document,
+        delete_knowledge_base=services.delete_knowledge_base,
+        drain_outbox=services.drain_outbox,
+        content_fingerprint=lambda filename: write_path.content_fingerprint(filename, None),
+        readiness=services.readiness,
+    )

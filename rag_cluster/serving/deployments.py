@@ -19,6 +19,7 @@ from rag_cluster.engines.threaded import ThreadedEmbedder
 from rag_cluster.errors import InternalError
 from rag_cluster.ingestion import uploads
 from rag_cluster.serving.api import create_api
+from rag_cluster.serving.backend import make_backend
 from rag_cluster.serving.handles import BlockingHandleEmbedder, HandleEmbedder
 from rag_cluster.telemetry import configure_logging
 from rag_cluster.wiring import ServiceFactory
@@ -83,7 +84,7 @@ class IngressDeployment:
         services = factory()
         configure_logging(services.settings.log_level)
         remote = HandleEmbedder(embedder, services.embedder, services.settings.request_timeout)
-        self._backend = services.backend(remote)
+        self._backend = make_backend(services, remote)
         self._worker = worker
 
     def __serve_build_asgi_app__(self) -> FastAPI:

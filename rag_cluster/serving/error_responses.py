@@ -38,9 +38,7 @@ _BY_STATUS: dict[int, type[RagClusterError]] = {
 
 def error_body(error: RagClusterError) -> dict[str, dict[str, object]]:
     """The JSON body of an error."""
-    return {
-        "error": {"code": error.code, "type": error.type, "message": error.message, "request_id": trace_id.get()}
-    }
+    return {"error": {"code": error.code, "type": error.type, "message": error.message, "request_id": trace_id.get()}}
 
 
 def error_response(error: RagClusterError, status: int | None = None) -> JSONResponse:

@@ -569,7 +569,7 @@ class AnswerResponse(BaseModel):
     request_id: str
 
     @classmethod
-    def of(cls, answer: Answer, request_id: str, session_id: str | None = None) -> AnswerResponse:
+    def of(cls, answer: Answer, request_id: str) -> AnswerResponse:
         """From the domain."""
         return cls(
             question=answer.question,
@@ -580,7 +580,7 @@ class AnswerResponse(BaseModel):
             results=[ResultModel.of(result) for result in answer.results],
             trace=TraceModel.of(answer.trace) if answer.trace else None,
             warnings=list(answer.warnings),
-            session_id=session_id,
+            session_id=answer.session_id,
             message_id=answer.message_id,
             request_id=request_id,
         )

@@ -108,7 +108,7 @@ def upload(
     with tempfile.TemporaryDirectory(prefix="rag-upload-") as folder:
         path = Path(folder) / "upload"
         sha256, size = _spool(file, path, services.settings.max_file_bytes)
-        check_content(path, filename, services.limits)
+        check_content(str(path), filename, services.limits)
         request = UploadRequest(
             document_id=ids.upload_document_id(),
             knowledge_base_id=base.id,
@@ -143,9 +143,7 @@ def _store_and_submit(services: Backend, request: UploadRequest, path: Path) -> 
 
 
 def _accepted(job: IngestionJob, *, deduplicated: bool) -> UploadResponse:
-    return UploadResponse(
-        document_id=job.document_id, job_id=job.id, status=job.status, deduplicated=deduplicated
-    )
+    return UploadResponse(document_id=job.document_id, job_id=job.id, status=job.status, deduplicated=deduplicated)
 
 
 @router.get("/knowledge-bases/{knowledge_base}/documents")

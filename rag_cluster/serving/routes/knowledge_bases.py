@@ -42,9 +42,7 @@ def create(body: KnowledgeBaseCreate, caller: Administrator, services: Services)
 
 
 @router.get("")
-def list_page(
-    caller: Caller, services: Services, cursor: Cursor = None, limit: Limit = 50
-) -> KnowledgeBasePage:
+def list_page(caller: Caller, services: Services, cursor: Cursor = None, limit: Limit = 50) -> KnowledgeBasePage:
     """The knowledge bases that the caller may use."""
     items, next_cursor = services.catalog.list_knowledge_bases(caller, cursor=cursor, limit=limit)
     return KnowledgeBasePage(items=[KnowledgeBaseResponse.of(item) for item in items], next_cursor=next_cursor)

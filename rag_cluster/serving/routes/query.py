@@ -11,13 +11,13 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from rag_cluster.domain.answers import Answer, AnswerEvent, AnswerEventKind
+from rag_cluster.domain.answers import AnswerEvent, AnswerEventKind
 from rag_cluster.domain.retrieval import RetrievalOptions
-from rag_cluster.errors import DeadlineExceededError, InternalError
+from rag_cluster.errors import DeadlineExceededError
 from rag_cluster.serving import sse
 from rag_cluster.serving.auth import Caller, Services
 from rag_cluster.serving.backend import Backend
-from rag_cluster.serving.error_responses import error_body, known_error
+from rag_cluster.serving.error_responses import error_body
 from rag_cluster.serving.routes.knowledge_bases import granted
 from rag_cluster.serving.schemas import (
     AnswerRequest,
@@ -59,9 +59,7 @@ async def _deadline(seconds: float) -> AsyncIterator[None]:
 
 
 @router.post("/retrieve")
-async def retrieve(
-    body: RetrieveRequest, caller: Caller, services: Services, identity: RequestId
-) -> RetrieveResponse:
+async def retrieve(body: RetrieveRequest, caller: Caller, services: Services, identity: RequestId) -> RetrieveResponse:
     """Find evidence: hybrid retrieval with its trace, without an answer."""
     async with _deadline(services.settings.request_timeout):
         base = await run_in_threadpool(granted, services, caller, body.knowledge_base)
@@ -89,30 +87,18 @@ async def answer(
     Events: meta, delta*, citation*, then exactly one of done, refuse, error.
     """
     timeout = services.settings.request_timeout
+    options = _options(body.options, services)
     async with _deadline(timeout):
         base = await run_in_threadpool(granted, services, caller, body.knowledge_base)
+        if not (body.stream or sse.MEDIA_TYPE in request.headers.get("accept", "")):
+            finished = await services.answerer.answer(
+                caller, base.id, body.question, options, request_id=identity, session_id=body.session_id
+            )
+            return AnswerResponse.of(finished, identity)
     events = services.answerer.stream(
-        caller,
-        base.id,
-        body.question,
-        _options(body.options, services),
-        request_id=identity,
-        session_id=body.session_id,
+        caller, base.id, body.question, options, request_id=identity, session_id=body.session_id
     )
-    if body.stream or sse.MEDIA_TYPE in request.headers.get("accept", ""):
-        return StreamingResponse(
-            _encoded(events, identity, timeout), media_type=sse.MEDIA_TYPE, headers=sse.HEADERS
-        )
-    async with _deadline(timeout):
-        finished = await _last(events)
-    return AnswerResponse.of(finished, identity, body.session_id)
-
-
-async def _last(events: AsyncIterator[AnswerEvent]) -> Answer:
-    async for event in events:
-        if event.answer is not None:
-            return event.answer
-    raise InternalError("The answer ended without a result.")
+    return StreamingResponse(_encoded(events, identity, timeout), media_type=sse.MEDIA_TYPE, headers=sse.HEADERS)
 
 
 async def _encoded(events: AsyncIterator[AnswerEvent], identity: str, timeout: float) -> AsyncIterator[bytes]:
@@ -120,11 +106,9 @@ async def _encoded(events: AsyncIterator[AnswerEvent], identity: str, timeout: f
         async with _deadline(timeout):
             async for event in events:
                 yield sse.encode(event.kind, _payload(event, identity))
-    except asyncio.CancelledError:
-        raise  # The client left; the answerer has recorded it.
-    except Exception as error:
+    except DeadlineExceededError as error:
         # The status line is sent: the only honest way left is the error event.
-        yield sse.encode(AnswerEventKind.ERROR, error_body(known_error(error)))
+        yield sse.encode(AnswerEventKind.ERROR, error_body(error))
 
 
 def _payload(event: AnswerEvent, identity: str) -> dict[str, object]:
