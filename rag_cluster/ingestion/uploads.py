@@ -11,7 +11,6 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +23,7 @@ from rag_cluster.errors import ClaimLostError, DeadlineExceededError, ExternalSe
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.failures import Failure, leave, record_failure
 from rag_cluster.ingestion.heartbeat import Heartbeat
+from rag_cluster.ingestion.rows import PreparedPart
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import trace_id
 
@@ -132,7 +132,7 @@ class _Attempt:
             done += len(batch)
         self._write_path.retry.call(lambda: self._write_path.index.flush(record.collection))
 
-    def _prepare(self) -> list[steps.PreparedPart] | Receipt:
+    def _prepare(self) -> list[PreparedPart] | Receipt:
         write_path, claim = self._write_path, self._claim
         document = write_path.retry.call(lambda: write_path.catalog.document(self._job.document_id, LOCAL))
         versions = write_path.retry.call(lambda: write_path.catalog.versions(document.id))
