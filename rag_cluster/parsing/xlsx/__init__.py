@@ -1,0 +1,63 @@
+"""XLSX by its XML, streamed: values as displayed, merges filled, every table with its cells."""
+
+from __future__ import annotations
+
+import re
+
+from rag_cluster.domain.blocks import DocumentSource, ParsedDocument, SourceLocator
+from rag_cluster.parsing.base import BlockBuilder
+from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.ooxml import Package
+from rag_cluster.parsing.xlsx.drawings import add_drawings
+from rag_cluster.parsing.xlsx.regions import SheetTables
+from rag_cluster.parsing.xlsx.sheet import SheetReader
+from rag_cluster.parsing.xlsx.workbook import Sheet, Workbook
+
+# Names that programs give say nothing about a sheet.
+_DEFAULT_NAME = re.compile(
+    r"^(?:sheet|工作表|tabelle|feuil|hoja|foglio|planilha|blad|лист|シート|chart|图表)\s*\d*$", re.IGNORECASE
+)
+
+
+class XlsxParser:
+    """Excel workbooks, strict or transitional, with or without macros.
+
+    Hidden sheets, rows and columns and comments are left out. Formulas show their stored value, else the formula.
+    Every block has its sheet and cells; a sheet with a name of its own opens a section of that name.
+    """
+
+    name = "xlsx"
+    version = "1"
+    extensions = frozenset({".xlsx", ".xlsm", ".xltx", ".xltm"})
+
+    def __init__(self, limits: ParseLimits = ParseLimits()) -> None:
+        self._limits = limits
+
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        """Blocks sheet by sheet: tables, titles and loose cells top to bottom, then what is drawn on the sheet."""
+        with Package(source, self._limits) as package:
+            workbook = Workbook(package)
+            builder = BlockBuilder(source)
+            for sheet in workbook.sheets:
+                self._sheet(workbook, sheet, builder)
+            names = [sheet.name for sheet in workbook.sheets]
+            return builder.build({**package.properties(), "sheets": names})
+
+    def _sheet(self, workbook: Workbook, sheet: Sheet, builder: BlockBuilder) -> None:
+        builder.reset_headings()
+        opened = bool(_DEFAULT_NAME.match(sheet.name))
+        if sheet.kind == "worksheet":
+            reader = SheetReader(workbook, sheet.part)
+            tables = SheetTables(builder, sheet.name, reader.hidden)
+            for row in reader.rows():
+                if not opened:
+                    builder.heading(sheet.name, 1, SourceLocator(sheet=sheet.name))
+                    opened = True
+                tables.add(row)
+            tables.close()
+            if reader.formulas_without_value:
+                builder.warn(f"{reader.formulas_without_value} formulas without a stored value in {sheet.name!r}")
+        add_drawings(builder, workbook.package, sheet.part, sheet.name)
+
+
+__all__ = ["XlsxParser"]

@@ -1,0 +1,277 @@
+"""Finds the tables, titles and loose cells of a sheet: rows between blank rows, cut at blank columns."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence, Set
+from dataclasses import dataclass, field
+
+from rag_cluster.domain.blocks import BlockType, SourceLocator
+from rag_cluster.parsing.base import BlockBuilder
+from rag_cluster.parsing.xlsx.sheet import Row, cell_range
+
+ROWS_PER_TABLE = 2000
+CELLS_PER_TABLE = 100_000
+MAX_HEADER_ROWS = 5
+SPARSE = 40
+"""Grid cells per filled one, above which a region is listed cell by cell instead of being drawn as a table."""
+_NOTE = re.compile(r"^(?:\(?[a-z0-9]{1,2}\)|\*|注|备注|说明|资料来源|来源|note|source)", re.IGNORECASE)
+_YEAR = re.compile(r"^(?:19|20)\d\d$")
+
+
+@dataclass(slots=True)
+class _Region:
+    rows: list[Row]
+    left: int
+    right: int
+
+
+@dataclass(slots=True)
+class SheetTables:
+    """Collects a sheet's rows into bands and writes each band's blocks; long bands are written piece by piece."""
+
+    builder: BlockBuilder
+    sheet: str
+    hidden: Set[int] = frozenset()
+    """Columns that a table's width does not count."""
+    _band: list[Row] = field(default_factory=list)
+    _cells: int = 0
+    _open: dict[tuple[int, int], list[list[str]]] = field(default_factory=dict)
+    """Columns -> header of tables whose next rows are still to come."""
+
+    def add(self, row: Row) -> None:
+        """The next visible row."""
+        if self._band and not row.follows:
+            if self._continues(row):
+                self._band.append(Row(row.number - 1))
+            else:
+                self.close()
+        self._band.append(row)
+        self._cells += len(row.cells)
+        if len(self._band) >= ROWS_PER_TABLE or self._cells >= CELLS_PER_TABLE:
+            self._write(last=False)
+
+    def close(self) -> None:
+        """Write what is left of the band."""
+        self._write(last=True)
+        self._open = {}
+
+    def _continues(self, row: Row) -> bool:
+        """Whether a row after one blank row still belongs to the table above: figures in its columns, no new header."""
+        previous = self._band[-1]
+        if row.number - previous.number != 2 or len(self._band) < 3 or len(row.cells) < 2:
+            return False
+        figures = {column for column in row.numbers if not _YEAR.match(row.cells.get(column, ""))}
+        columns = set().union(*(r.cells for r in self._band[-50:]))
+        return bool(figures) and set(row.cells) <= columns and not (set(row.cells) <= row.bold)
+
+    def _write(self, last: bool) -> None:
+        band, self._band, self._cells = self._band, [], 0
+        if not band:
+            return
+        opened: dict[tuple[int, int], list[list[str]]] = {}
+        for region in _regions(band, self.hidden):
+            header = self._write_region(region)
+            if not last and region.rows[-1].number == band[-1].number:
+                opened[region.left, region.right] = header
+        self._open = opened
+
+    def _locator(self, top: int, left: int, bottom: int, right: int) -> SourceLocator:
+        return SourceLocator(sheet=self.sheet, cell_range=cell_range(top, left, bottom, right))
+
+    def _write_region(self, region: _Region) -> list[list[str]]:
+        """Blocks of a region; returns its header, for the pieces that follow."""
+        if (continued := self._continued(region)) is not None:
+            return self._continue_table(region, *continued)
+        tops, rows, notes = _peeled(region)
+        for row in tops:
+            self._write_cells(row)
+        header: list[list[str]] = []
+        if rows:
+            header = self._write_table(_trimmed(rows, self.hidden))
+        for row in notes:
+            self._write_cells(row)
+        return header
+
+    def _continued(self, region: _Region) -> tuple[tuple[int, int], list[list[str]]] | None:
+        for (left, right), header in self._open.items():
+            if left <= region.left and region.right <= right:
+                return (left, right), header
+        return None
+
+    def _continue_table(self, region: _Region, columns: tuple[int, int], header: list[list[str]]) -> list[list[str]]:
+        left, right = columns
+        grid = [*header, *_grid(region.rows, _visible(left, right, self.hidden))]
+        locator = self._locator(region.rows[0].number, left, region.rows[-1].number, right)
+        self.builder.table(grid, len(header), locator, continued=True)
+        region.left, region.right = columns
+        return header
+
+    def _write_table(self, region: _Region) -> list[list[str]]:
+        rows = region.rows
+        columns = _visible(region.left, region.right, self.hidden)
+        filled = sum(len(row.cells) for row in rows)
+        if len(rows) * len(columns) > SPARSE * filled + 2000:
+            for row in rows:
+                self._write_cells(row)
+            return []
+        if len(rows) == 1 and len(rows[0].cells) == 1:
+            self._write_cells(rows[0])
+            return []
+        grid = _grid(rows, columns)
+        header_rows = _header_rows(rows)
+        locator = self._locator(rows[0].number, region.left, rows[-1].number, region.right)
+        self.builder.table(grid, header_rows, locator)
+        return grid[:header_rows]
+
+    def _write_cells(self, row: Row) -> None:
+        """A row outside tables: its distinct texts, each with its cells."""
+        columns = sorted(row.cells)
+        at = 0
+        while at < len(columns):
+            end = at
+            while end + 1 < len(columns) and columns[end + 1] in row.copies and columns[end + 1] == columns[end] + 1:
+                end += 1
+            locator = self._locator(row.number, columns[at], row.number, columns[end])
+            self.builder.add(BlockType.TEXT, row.cells[columns[at]], locator)
+            at = end + 1
+
+
+def _visible(left: int, right: int, hidden: Set[int]) -> list[int]:
+    return [column for column in range(left, right + 1) if column not in hidden]
+
+
+def _grid(rows: Sequence[Row], columns: Sequence[int]) -> list[list[str]]:
+    return [[row.cells.get(column, "") for column in columns] for row in rows]
+
+
+def _regions(rows: list[Row], hidden: Set[int]) -> Iterator[_Region]:
+    """Cuts rows at blank columns, then at rows that are blank in those columns, until nothing is left to cut."""
+    groups = _column_groups(rows, hidden)
+    if len(groups) == 1:
+        yield _Region(rows, groups[0][0], groups[0][-1])
+        return
+    for group in groups:
+        inside = [_cut(row, group[0], group[-1]) for row in rows]
+        for piece in _row_groups(inside):
+            if len(piece) == len(rows):
+                yield _Region(piece, group[0], group[-1])
+            else:
+                yield from _regions(piece, hidden)
+
+
+def _column_groups(rows: Sequence[Row], hidden: Set[int]) -> list[list[int]]:
+    """Used columns, separated where two or more are blank, or one is and an own table starts behind it."""
+    used = sorted(set().union(*(row.cells for row in rows)))
+    groups: list[list[int]] = []
+    for column in used:
+        gap = column - groups[-1][-1] - 1 - sum(c in hidden for c in range(groups[-1][-1] + 1, column)) if groups else 0
+        if not groups or gap >= 2 or (gap == 1 and len(groups[-1]) > 1 and _starts_table(rows, column, used)):
+            groups.append([column])
+        else:
+            groups[-1].append(column)
+    return groups or [[1]]
+
+
+def _starts_table(rows: Sequence[Row], column: int, used: Sequence[int]) -> bool:
+    """Whether a column behind a blank one holds labels, with values at its right."""
+    if column + 1 not in used:
+        return False
+    filled = [row for row in rows if column in row.cells]
+    labels = [row for row in filled[1:] if column not in row.numbers and column not in row.dates]
+    return bool(filled[1:]) and len(labels) * 2 > len(filled[1:])
+
+
+def _cut(row: Row, left: int, right: int) -> Row:
+    def inside(columns: set[int]) -> set[int]:
+        return {column for column in columns if left <= column <= right}
+
+    cells = {column: text for column, text in row.cells.items() if left <= column <= right}
+    return Row(
+        row.number, cells, inside(row.numbers), inside(row.dates), inside(row.bold), inside(row.copies), row.follows
+    )
+
+
+def _row_groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
+    group: list[Row] = []
+    for row in rows:
+        if row.cells:
+            group.append(row)
+        elif group:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _distinct(row: Row) -> int:
+    return sum(column not in row.copies for column in row.cells)
+
+
+def _peeled(region: _Region) -> tuple[list[Row], list[Row], list[Row]]:
+    """(title rows, table, note rows)."""
+    rows = list(region.rows)
+    tops: list[Row] = []
+    notes: list[Row] = []
+    if region.left == region.right:
+        return tops, rows, notes
+    while len(rows) > 1 and _is_title(rows[0], region, rows[1:]):
+        tops.append(rows.pop(0))
+        while rows and not rows[0].cells:
+            rows.pop(0)
+    while len(rows) > 1 and _is_note(rows[-1], region):
+        notes.insert(0, rows.pop())
+    return tops, rows, notes
+
+
+def _is_title(row: Row, region: _Region, below: Sequence[Row]) -> bool:
+    if _distinct(row) != 1 or row.numbers or row.dates:
+        return False
+    first = min(row.cells)
+    whole = first == region.left and (len(row.cells) == 1 or max(row.cells) == region.right)
+    return whole and any(_distinct(other) > 1 for other in below[:3])
+
+
+def _is_note(row: Row, region: _Region) -> bool:
+    if not row.cells:
+        return True
+    if _distinct(row) != 1 or row.numbers or row.dates or min(row.cells) != region.left:
+        return False
+    text = row.cells[region.left]
+    return len(text) > 40 or _NOTE.match(text) is not None
+
+
+def _trimmed(rows: list[Row], hidden: Set[int]) -> _Region:
+    used = set().union(*(row.cells for row in rows))
+    return _Region(rows, min(used), max(used)) if used else _Region(rows, 1, 1)
+
+
+def _header_rows(rows: Sequence[Row]) -> int:
+    """How many leading rows name the columns."""
+    if len(rows) < 2:
+        return 0
+    first = rows[0]
+    depth = 1
+    while depth < min(MAX_HEADER_ROWS, len(rows) - 1) and _spans_below(rows, depth):
+        depth += 1
+    if not _figures(first):
+        return depth
+    bold = set(first.cells) <= first.bold and not set(rows[depth].cells) <= rows[depth].bold
+    dated = not (first.numbers - _years(first)) and bool(first.dates) and bool(rows[1].numbers & first.dates)
+    return depth if bold or dated else 0
+
+
+def _spans_below(rows: Sequence[Row], depth: int) -> bool:
+    """Whether the row above groups several columns, which this row then names one by one."""
+    above, row = rows[depth - 1], rows[depth]
+    if not above.copies or _figures(row):
+        return False
+    return any(row.cells.get(c) != above.cells[c] and c in row.cells for c in above.copies)
+
+
+def _years(row: Row) -> set[int]:
+    return {column for column in row.numbers if _YEAR.match(row.cells.get(column, ""))}
+
+
+def _figures(row: Row) -> set[int]:
+    return (row.numbers - _years(row)) | row.dates
