@@ -92,7 +92,7 @@ class Services:
         """PostgreSQL, migrated. The embedded server is started if it is ours and gone, now and whenever it is lost."""
         settings = self.settings
         if settings.embedded_postgres:
-            dsn, revive = self.embedded.ensure_postgres(), self.embedded.ensure_postgres
+            dsn, revive = self.embedded.ensure_postgres(), self._revive_postgres
         else:
             dsn, revive = settings.postgres_dsn.get_secret_value(), None
         migrate(dsn)
@@ -257,7 +257,7 @@ class Services:
             snapshots=self.snapshots,
             index=self.index,
             parser=lambda: self.parser,
-            parser_info=self._parser_info,
+            parser_info=lambda filename: self.parser.info(filename),
             chunker=self.chunker,
             tokenizer=self.tokenizer,
             embedder=lambda: engine,
@@ -313,9 +313,8 @@ class Services:
         results = await asyncio.gather(*(_checked(check) for check in checks))
         return dict(zip(names, results, strict=True))
 
-    def _parser_info(self, filename: str) -> tuple[str, str]:
-        info = self.parser.info(filename)
-        return info.name, info.version
+    def _revive_postgres(self) -> None:
+        self.embedded.ensure_postgres()
 
     def _chunking_parameters(self, name: str) -> dict[str, int | float]:
         settings = self.settings

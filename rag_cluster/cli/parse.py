@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import json
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 from rich.markup import escape
 from rich.progress import Progress
 
 from rag_cluster.cli.output import Json, command, emit, err, out, table
-from rag_cluster.parsing.output import document_json, document_markdown, error_json, parse_files
+from rag_cluster.parsing.ocr import OcrMode
+from rag_cluster.parsing.output import ParsedFile, document_markdown, parse_files
 from rag_cluster.settings import get_settings
-from rag_cluster.wiring import isolated_parser
+from rag_cluster.wiring import parse_limits
 
 
 class Format(StrEnum):
@@ -36,22 +36,26 @@ def parse(
 
     Example: `rag-cluster parse report.pdf --format markdown`
     """
+    settings = get_settings()
     paths = [path for given in files for path in _expand(given)]
-    if out_dir:
-        out_dir.mkdir(parents=True, exist_ok=True)
-    failed = 0
-    with isolated_parser(get_settings()) as parser, Progress(console=err, transient=True) as progress:
+    results = parse_files(
+        paths,
+        out_dir,
+        parse_limits(settings),
+        OcrMode(settings.ocr),
+        parsers=settings.parsers,
+        ocr_threads=settings.ocr_threads,
+    )
+    done = failed = 0
+    with Progress(console=err, transient=True) as progress:
         task = progress.add_task("parsing", total=len(paths))
-        for result in parse_files(parser, paths):
+        for result in results:
+            done += 1
             failed += result.error is not None
-            body = error_json(result.error) if result.error else document_json(result.document, result.source)
-            if out_dir:
-                target = out_dir / f"{result.path.name}.json"
-                target.write_text(json.dumps(body, ensure_ascii=False), encoding="utf-8")
-            _print(result, body, format_, as_json, quiet=out_dir is not None)
+            _print(result, Format.JSON if as_json else format_, quiet=out_dir is not None)
             progress.advance(task)
     if as_json:
-        emit({"files": len(paths), "failed": failed})
+        emit({"files": done, "failed": failed})
     if failed:
         raise typer.Exit(1)
 
@@ -60,13 +64,13 @@ def _expand(path: Path) -> list[Path]:
     return sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
 
 
-def _print(result: Any, body: dict[str, Any], format_: Format, as_json: bool, *, quiet: bool) -> None:
-    if as_json or format_ is Format.JSON:
+def _print(result: ParsedFile, format_: Format, *, quiet: bool) -> None:
+    if format_ is Format.JSON:
         if not quiet:
-            emit({"file": str(result.path), **body})
+            emit({"file": str(result.path), **result.json})
     elif result.error is not None:
         err.print(f"[red]{escape(str(result.path))}[/]: {result.error.type}: {escape(result.error.message)}")
-    elif quiet:
+    elif quiet or result.document is None:
         return
     elif format_ is Format.MARKDOWN:
         out.print(document_markdown(result.document), markup=False, highlight=False, soft_wrap=True)

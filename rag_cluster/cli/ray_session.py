@@ -38,5 +38,5 @@ def ray_session(settings: Settings, *, address: str | None = None, num_cpus: int
         yield
     finally:
         if not target:
-            serve.shutdown()
+            serve.shutdown()  # type: ignore[no-untyped-call]
         ray.shutdown()

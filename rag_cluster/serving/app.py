@@ -31,19 +31,21 @@ def build(config: AppConfig) -> Application:
     """ingress -> embedder, and the upload worker beside it. Local profile: every deployment takes num_cpus 0."""
     settings = Settings(**config.settings) if config.settings else get_settings()
     factory = ServiceFactory(settings)
-    model = EmbedderDeployment.options(
-        ray_actor_options={"num_cpus": 0},
-        max_ongoing_requests=settings.max_ongoing_requests,
-        max_queued_requests=settings.max_queued_requests,
-    ).bind(factory)
-    worker = UploadWorkerDeployment.options(
-        ray_actor_options={"num_cpus": 0}, health_check_period_s=5, graceful_shutdown_timeout_s=20
-    ).bind(factory, model)
-    return IngressDeployment.options(
-        ray_actor_options={"num_cpus": 0},
-        max_ongoing_requests=settings.max_ongoing_requests,
-        max_queued_requests=settings.max_queued_requests,
-    ).bind(factory, model, worker)
+    limits = {
+        "max_ongoing_requests": settings.max_ongoing_requests,
+        "max_queued_requests": settings.max_queued_requests,
+    }
+    model = _deployment(EmbedderDeployment, **limits).bind(factory)
+    worker = _deployment(UploadWorkerDeployment, health_check_period_s=5, graceful_shutdown_timeout_s=20).bind(
+        factory, model
+    )
+    application: Application = _deployment(IngressDeployment, **limits).bind(factory, model, worker)
+    return application
+
+
+def _deployment(kind: Any, **options: Any) -> Any:
+    # Ray types what @serve.deployment returns as the class itself.
+    return kind.options(ray_actor_options={"num_cpus": 0}, **options)
 
 
 def require_safe_host(settings: Settings, *, has_api_keys: bool) -> None:

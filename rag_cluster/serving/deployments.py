@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
 from ray import serve
@@ -51,7 +51,7 @@ class EmbedderDeployment:
 class UploadWorkerDeployment:
     """Works on the upload queue in a thread, embedding through the embedder deployment."""
 
-    def __init__(self, factory: ServiceFactory, embedder: DeploymentHandle) -> None:
+    def __init__(self, factory: ServiceFactory, embedder: DeploymentHandle[Any]) -> None:
         services = factory()
         configure_logging(services.settings.log_level)
         blocking = BlockingHandleEmbedder(embedder, services.embedder, services.settings.upload_job_timeout)
@@ -80,7 +80,7 @@ class UploadWorkerDeployment:
 class IngressDeployment:
     """HTTP. Composes retrieval and answering in its own process and calls models through handles."""
 
-    def __init__(self, factory: ServiceFactory, embedder: DeploymentHandle, worker: DeploymentHandle) -> None:
+    def __init__(self, factory: ServiceFactory, embedder: DeploymentHandle[Any], worker: DeploymentHandle[Any]) -> None:
         services = factory()
         configure_logging(services.settings.log_level)
         remote = HandleEmbedder(embedder, services.embedder, services.settings.request_timeout)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class HandleEmbedder:
     """AsyncEmbedder over the embedder deployment. `described` states the facts of the same engine; it is not loaded."""
 
-    def __init__(self, handle: DeploymentHandle, described: Embedder, timeout: float) -> None:
+    def __init__(self, handle: DeploymentHandle[Any], described: Embedder, timeout: float) -> None:
         self._handle = handle
         self._timeout = timeout
         self.dimension = described.dimension
@@ -50,7 +50,7 @@ class HandleEmbedder:
 class BlockingHandleEmbedder:
     """Embedder over the same deployment, for a thread that has no event loop."""
 
-    def __init__(self, handle: DeploymentHandle, described: Embedder, timeout: float) -> None:
+    def __init__(self, handle: DeploymentHandle[Any], described: Embedder, timeout: float) -> None:
         self._handle = handle
         self._timeout = timeout
         self.dimension = described.dimension

@@ -200,6 +200,10 @@ class MilvusChunkIndex:
 
         self._call(seal, missing_collection=None)
 
+    def ping(self) -> None:
+        """One round trip. StoreUnavailableError."""
+        self._call(lambda client: client.list_collections(timeout=self._timeout))
+
     # -- searching ---------------------------------------------------------------------------------------------------
 
     async def search_dense(
