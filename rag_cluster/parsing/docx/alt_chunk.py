@@ -15,7 +15,27 @@ _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _DROPPED = frozenset({"script", "style", "head", "template", "noscript", "title", "meta"})
 _TEXT_BLOCKS = frozenset({"p", "pre", "blockquote", "li", "caption", "dt", "dd"})
 _CONTAINERS = frozenset(
-    "html body div section article main ul ol dl center form header footer nav aside figure blockquote li dd".split()
+    [
+        "html",
+        "body",
+        "div",
+        "section",
+        "article",
+        "main",
+        "ul",
+        "ol",
+        "dl",
+        "center",
+        "form",
+        "header",
+        "footer",
+        "nav",
+        "aside",
+        "figure",
+        "blockquote",
+        "li",
+        "dd",
+    ]
 )
 MAX_SPAN = 1000
 _RTF = re.compile(

@@ -1,0 +1,282 @@
+"""One slide: its shapes with their places, put into reading order and written as blocks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from rag_cluster.domain.blocks import BlockType, SourceLocator
+from rag_cluster.parsing.base import BlockBuilder
+from rag_cluster.parsing.drawing import (
+    add_chart,
+    add_diagram,
+    add_picture,
+    alt_text,
+    is_decorative,
+    paragraph_text,
+    rich_text,
+)
+from rag_cluster.parsing.ooxml import Package, alternatives, find, local_name, qn
+from rag_cluster.parsing.pptx.order import Item, in_reading_order
+from rag_cluster.parsing.pptx.text import add_paragraphs, list_styles, read_paragraphs
+
+MAX_DEPTH = 40
+_SHAPES = frozenset({"sp", "pic", "graphicFrame", "cxnSp"})
+_TITLES = frozenset({"title", "ctrTitle"})
+_FURNITURE = frozenset({"dt", "ftr", "sldNum", "hdr", "sldImg"})
+Box = tuple[float, float, float, float]
+Transform = tuple[float, float, float, float]
+"""(scale x, scale y, offset x, offset y) from a group's inner coordinates to the slide's."""
+_SAME: Transform = (1.0, 1.0, 0.0, 0.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """What a slide inherits from."""
+
+    layout: Any
+    master: Any
+
+
+class SlideReader:
+    """Writes one slide's blocks."""
+
+    def __init__(self, package: Package, part: str, number: int, builder: BlockBuilder, layout: Layout) -> None:
+        self._package = package
+        self._part = part
+        self._builder = builder
+        self._layout = layout
+        self._locator = SourceLocator(slide=number)
+
+    def read(self, root: Any) -> None:
+        """Title first, then everything else by position."""
+        tree = find(root, "p:cSld/p:spTree")
+        if tree is None:
+            return
+        items = list(self._items(tree, _SAME, 0))
+        titles = [item for item in items if _placeholder(item.element)[0] in _TITLES]
+        for item in titles:
+            text = " ".join(rich_text(item.element).split())
+            self._builder.heading(text, 1, self._locator)
+        self._write([item for item in items if item not in titles])
+
+    def notes(self, root: Any) -> None:
+        """Speaker notes as one block."""
+        lines: list[str] = []
+        for shape in root.iter(qn("p:sp")):
+            if _placeholder(shape)[0] == "body":
+                lines += [text for text in map(paragraph_text, shape.iter(qn("a:p"))) if text.strip()]
+        self._builder.add(BlockType.TEXT, "\n".join(lines), self._locator, {"notes": True})
+
+    def _items(self, tree: Any, transform: Transform, depth: int) -> Iterator[Item]:
+        for element in tree:
+            name = local_name(element)
+            if name == "AlternateContent":
+                branch = next((b for b in alternatives(element) if any(local_name(s) in _KNOWN for s in b)), None)
+                if branch is not None:
+                    yield from self._items(branch, transform, depth)
+            elif name == "grpSp" and depth < MAX_DEPTH:
+                if not _is_hidden(element):
+                    children = list(self._items(element, _group_transform(element, transform), depth + 1))
+                    box = _box(find(element, "p:grpSpPr/a:xfrm"), transform) or _around(children)
+                    yield Item(element, box, children)
+            elif name in _SHAPES and not _is_hidden(element) and _placeholder(element)[0] not in _FURNITURE:
+                yield Item(element, self._place(element, transform))
+
+    def _place(self, element: Any, transform: Transform) -> Box:
+        """Where a shape lies; a placeholder without a place has its layout's or master's."""
+        own = find(element, "p:xfrm") if local_name(element) == "graphicFrame" else find(element, "p:spPr/a:xfrm")
+        box = _box(own, transform)
+        if box is None:
+            for other in self._ancestors(element):
+                box = box or _box(find(other, "p:spPr/a:xfrm"), _SAME)
+        return box or (0.0, 0.0, 0.0, 0.0)
+
+    def _ancestors(self, element: Any) -> tuple[Any, Any]:
+        """(layout's, master's) placeholder that a placeholder takes its place and lists from."""
+        mark = _mark(element)
+        if mark is None:
+            return None, None
+        kind, index = mark.get("type", "obj"), mark.get("idx")
+        on_layout = _find_placeholder(self._layout.layout, kind, index)
+        if on_layout is not None and kind == "obj":
+            kind = _mark(on_layout).get("type", "obj")
+        return on_layout, _find_placeholder(self._layout.master, "body" if kind in ("obj", "subTitle") else kind, None)
+
+    # Writing
+
+    def _write(self, items: list[Item]) -> None:
+        for item in in_reading_order(items):
+            if item.children is not None:
+                self._write(item.children)
+            elif local_name(item.element) == "graphicFrame":
+                self._frame(item.element)
+            elif local_name(item.element) == "pic":
+                self._picture(item.element)
+            else:
+                self._text(item.element)
+
+    def _text(self, shape: Any) -> None:
+        body = find(shape, "p:txBody")
+        if body is None:
+            return
+        kind, is_placeholder = _placeholder(shape)
+        inherited: list[Any] = []
+        if is_placeholder:
+            on_layout, on_master = self._ancestors(shape)
+            inherited = list_styles(kind, on_layout, on_master, self._layout.master)
+        metadata = {"role": "subtitle"} if kind == "subTitle" else {}
+        add_paragraphs(self._builder, read_paragraphs(body, inherited), self._locator, **metadata)
+
+    def _picture(self, element: Any) -> None:
+        properties = find(element, "p:nvPicPr/p:cNvPr")
+        if is_decorative(properties):
+            return
+        caption = alt_text(properties)
+        blip = find(element, "p:blipFill/a:blip")
+        link = None if blip is None else self._links().get(blip.get(qn("r:embed"), ""))
+        if link is None or link.external:
+            self._builder.add(BlockType.TEXT, caption, self._locator, {"role": "caption"})
+        else:
+            add_picture(self._builder, self._package, link.target, caption=caption, locator=self._locator)
+
+    def _frame(self, frame: Any) -> None:
+        data = find(frame, "a:graphic/a:graphicData")
+        for child in () if data is None else data:
+            name = local_name(child)
+            if name == "tbl":
+                rows, header_rows = read_table(child)
+                self._builder.table(rows, header_rows, self._locator)
+            elif name == "chart":
+                self._related(add_chart, child.get(qn("r:id")))
+            elif name == "relIds":
+                self._related(add_diagram, child.get(qn("r:dm")))
+            else:
+                # An embedded object shows a picture of itself.
+                for picture in list(child.iter(qn("p:pic")))[-1:]:
+                    self._picture(picture)
+
+    def _related(self, add: Any, identifier: str | None) -> None:
+        link = self._links().get(identifier or "")
+        if link is not None and not link.external and self._package.has(link.target):
+            add(self._builder, self._package.xml(link.target), self._locator)
+
+    def _links(self) -> Any:
+        return self._package.relationships(self._part)
+
+
+_KNOWN = _SHAPES | {"grpSp"}
+
+
+def read_table(table: Any) -> tuple[list[list[str]], int]:
+    """(rows with merged cells filled, header rows) of an a:tbl."""
+    grid: list[list[str]] = []
+    spanned = False
+    depth = 1
+    for row_index, row in enumerate(table.findall(qn("a:tr"))):
+        line: list[str] = []
+        for column, cell in enumerate(row.findall(qn("a:tc"))):
+            text = rich_text(cell)
+            if is_set(cell, "vMerge") and row_index and column < len(grid[-1]):
+                text = grid[-1][column]
+            elif is_set(cell, "hMerge") and line:
+                text = line[-1]
+            if row_index == 0:
+                spanned = spanned or int(cell.get("gridSpan", "1")) > 1
+                depth = max(depth, int(cell.get("rowSpan", "1")))
+            line.append(text)
+        grid.append(line)
+    properties = find(table, "a:tblPr")
+    marked = properties is not None and is_set(properties, "firstRow")
+    if len(grid) < 2 or not (marked or _names_columns(grid)):
+        return grid, 0
+    return grid, min(depth, len(grid) - 1) if spanned else 1
+
+
+def is_set(element: Any, name: str) -> bool:
+    """Whether an attribute says yes."""
+    return element.get(name) in ("1", "true")
+
+
+def _names_columns(grid: list[list[str]]) -> bool:
+    return not any(any(char.isdigit() for char in text) and len(text) < 12 for text in grid[0][1:])
+
+
+def _mark(element: Any) -> Any:
+    """The p:ph of a shape, or None."""
+    return next(element.iter(qn("p:ph")), None) if local_name(element) != "grpSp" else None
+
+
+def _placeholder(element: Any) -> tuple[str, bool]:
+    """(type, whether it is a placeholder). A placeholder without a type is an object."""
+    mark = _mark(element)
+    return ("", False) if mark is None else (mark.get("type", "obj"), True)
+
+
+def _find_placeholder(root: Any, kind: str, index: str | None) -> Any:
+    same_kind = None
+    for shape in () if root is None else root.iter(qn("p:sp")):
+        mark = _mark(shape)
+        if mark is None:
+            continue
+        if index is not None and mark.get("idx") == index:
+            return shape
+        if same_kind is None and _family(mark.get("type", "obj")) == _family(kind):
+            same_kind = shape
+    return same_kind
+
+
+def _family(kind: str) -> str:
+    return "title" if kind in _TITLES else kind
+
+
+def _is_hidden(element: Any) -> bool:
+    properties = next(element.iter(qn("p:cNvPr")), None)
+    return properties is not None and is_set(properties, "hidden")
+
+
+def _box(xfrm: Any, transform: Transform) -> Box | None:
+    offset, extent = find(xfrm, "a:off"), find(xfrm, "a:ext")
+    if offset is None or extent is None:
+        return None
+    x, y = _number(offset, "x"), _number(offset, "y")
+    sx, sy, tx, ty = transform
+    return (
+        x * sx + tx,
+        y * sy + ty,
+        (x + _number(extent, "cx")) * sx + tx,
+        (y + _number(extent, "cy")) * sy + ty,
+    )
+
+
+def _group_transform(group: Any, outer: Transform) -> Transform:
+    xfrm = find(group, "p:grpSpPr/a:xfrm")
+    inner, inner_size = find(xfrm, "a:chOff"), find(xfrm, "a:chExt")
+    place, size = find(xfrm, "a:off"), find(xfrm, "a:ext")
+    if inner is None or inner_size is None or place is None or size is None:
+        return outer
+    sx = _number(size, "cx") / (_number(inner_size, "cx") or 1.0)
+    sy = _number(size, "cy") / (_number(inner_size, "cy") or 1.0)
+    tx, ty = _number(place, "x") - _number(inner, "x") * sx, _number(place, "y") - _number(inner, "y") * sy
+    ox, oy, px, py = outer
+    return sx * ox, sy * oy, tx * ox + px, ty * oy + py
+
+
+def _around(items: list[Item]) -> Box:
+    if not items:
+        return (0.0, 0.0, 0.0, 0.0)
+    boxes = [item.box for item in items]
+    return (
+        min(box[0] for box in boxes),
+        min(box[1] for box in boxes),
+        max(box[2] for box in boxes),
+        max(box[3] for box in boxes),
+    )
+
+
+def _number(element: Any, name: str) -> float:
+    try:
+        return float(element.get(name, "0"))
+    except ValueError:
+        return 0.0
