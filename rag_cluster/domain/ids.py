@@ -18,7 +18,10 @@ SCHEMA_VERSION = "1"
 
 def _uuid5(*parts: object) -> str:
     # A JSON list keeps ("a", "bc") and ("ab", "c") apart, whatever the parts contain.
-    return str(uuid.uuid5(NAMESPACE, json.dumps([str(part) for part in parts], ensure_ascii=False)))
+    # surrogatepass: a file name that is not UTF-8 arrives with lone surrogates, which uuid.uuid5 refuses.
+    name = json.dumps([str(part) for part in parts], ensure_ascii=False).encode(errors="surrogatepass")
+    digest = hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()
+    return str(uuid.UUID(bytes=digest[:16], version=5))
 
 
 def knowledge_base_id(name: str) -> str:
@@ -64,7 +67,7 @@ def asset_id(document: str, sha256: str) -> str:
 def fingerprint(**parts: Any) -> str:
     """Stable 16-hex-digit hash of named values (order does not matter)."""
     canonical = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), default=str)
-    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+    return hashlib.sha256(canonical.encode(errors="surrogatepass")).hexdigest()[:16]
 
 
 def content_fingerprint(
