@@ -2,6 +2,11 @@
 
 import pytest
 
-pytest_plugins = ["tests.fixtures.milvus", "tests.fixtures.postgres", "tests.fixtures.s3"]
+pytest_plugins = [
+    "tests.fixtures.milvus",
+    "tests.fixtures.postgres",
+    "tests.fixtures.s3",
+    "tests.fixtures.ray",
+]
 
 pytest.register_assert_rewrite("tests.contracts")
