@@ -21,7 +21,9 @@ from rag_cluster.errors import InvalidSettingError
 class Settings(BaseSettings):
     """All settings, frozen. Sizes are bytes, times seconds, unless a name says otherwise."""
 
-    model_config = SettingsConfigDict(env_prefix="RAG_", env_file=".env", frozen=True, extra="ignore")
+    model_config = SettingsConfigDict(
+        env_prefix="RAG_", env_file=".env", env_ignore_empty=True, frozen=True, extra="ignore"
+    )
 
     # Stores. Empty: the embedded default below data_dir.
     data_dir: Path = Field(Path("~/.rag-cluster"), description="Everything the embedded default keeps.")

@@ -1,0 +1,140 @@
+"""Uploads and documents over HTTP."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import httpx
+import pytest
+
+from rag_cluster.wiring import Services
+
+TEXT = b"The lighthouse of Wenling is 41 metres high. It was built in 1887 by Ada Brandt.\n"
+
+
+async def test_an_upload_becomes_a_ready_document_that_answers(api: httpx.AsyncClient, upload: Any, work: Any) -> None:
+    accepted = await upload("lighthouse.txt", TEXT)
+    assert accepted.status_code == 202
+    body = accepted.json()
+    assert body["status"] == "PENDING" and body["deduplicated"] is False
+    assert work() == 1
+    job = (await api.get(f"/v1/jobs/{body['job_id']}")).json()
+    assert (job["status"], job["percent"]) == ("SUCCEEDED", 100)
+    document = (await api.get(f"/v1/documents/{body['document_id']}")).json()
+    assert document["status"] == "READY" and document["published_version"] == 1
+    found = await api.post("/v1/retrieve", json={"knowledge_base": "handbook", "query": "lighthouse Wenling metres"})
+    assert [result["document_id"] for result in found.json()["results"]] == [body["document_id"]]
+
+
+async def test_the_original_comes_back_byte_for_byte(api: httpx.AsyncClient, upload: Any, work: Any) -> None:
+    body = (await upload("塔 高度.txt", TEXT)).json()
+    work()
+    content = await api.get(f"/v1/documents/{body['document_id']}/content")
+    assert content.content == TEXT
+    assert "filename*=UTF-8''" in content.headers["content-disposition"]
+
+
+async def test_the_same_bytes_with_the_same_attributes_are_the_same_document(upload: Any, work: Any) -> None:
+    first = (await upload("a.txt", TEXT)).json()
+    work()
+    second = (await upload("b.txt", TEXT)).json()
+    assert second["deduplicated"] is True and second["document_id"] == first["document_id"]
+    other = (await upload("c.txt", TEXT, acl=json.dumps(["staff"]))).json()
+    assert other["deduplicated"] is False
+
+
+async def test_an_idempotency_key_repeated_gives_the_same_job_and_another_body_conflicts(upload: Any) -> None:
+    key = {"Idempotency-Key": "import-7"}
+    first = await upload("a.txt", TEXT, headers=key)
+    again = await upload("a.txt", TEXT, headers=key)
+    assert again.json()["job_id"] == first.json()["job_id"]
+    conflict = await upload("a.txt", TEXT + b"more", headers=key)
+    assert conflict.status_code == 409 and conflict.json()["error"]["type"] == "idempotency_conflict"
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "status", "kind"),
+    [
+        ("empty.txt", b"", 400, "empty_document"),
+        ("report.pdf", b"plain text, no PDF at all", 415, "unsupported_document_type"),
+        ("setup.pdf", b"MZ\x90\x00" + b"\x00" * 200, 415, "unsupported_document_type"),
+        ("tool.exe", b"MZ\x90\x00", 415, "unsupported_document_type"),
+        ("../../etc/passwd.txt", TEXT, 400, "invalid_request"),
+        ("..\\secret.txt", TEXT, 400, "invalid_request"),
+        ("large.txt", b"x" * 2_500_000, 413, "document_too_large"),
+        ("noextension", TEXT, 415, "unsupported_document_type"),
+        ("x" * 300 + ".txt", TEXT, 400, "invalid_request"),
+    ],
+)
+async def test_bad_uploads_are_refused_clearly_and_nothing_is_stored(
+    api: httpx.AsyncClient, upload: Any, services: Services, name: str, content: bytes, status: int, kind: str
+) -> None:
+    response = await upload(name, content)
+    assert (response.status_code, response.json()["error"]["type"]) == (status, kind)
+    assert "Traceback" not in response.text
+    assert (await api.get("/v1/knowledge-bases/handbook/documents")).json()["items"] == []
+    assert list(services.objects.list("")) == []
+    assert services.uploads.backlog() == 0
+
+
+@pytest.mark.parametrize("fields", [{"acl": "staff"}, {"acl": "{}"}, {"metadata": "[1]"}, {"security_level": "12"}])
+async def test_malformed_fields_are_named(upload: Any, fields: dict[str, str]) -> None:
+    response = await upload("a.txt", TEXT, **fields)
+    assert response.status_code == 400
+    assert next(iter(fields)) in response.json()["error"]["message"]
+
+
+async def test_a_broken_document_fails_its_job_with_a_stable_type(
+    api: httpx.AsyncClient, upload: Any, work: Any
+) -> None:
+    body = (await upload("broken.pdf", b"%PDF-1.7\n" + b"garbage " * 50)).json()
+    work()
+    job = (await api.get(f"/v1/jobs/{body['job_id']}")).json()
+    assert (job["status"], job["error_type"]) == ("FAILED", "corrupt_document")
+    document = (await api.get(f"/v1/documents/{body['document_id']}")).json()
+    assert document["status"] == "FAILED" and document["published_version"] is None
+
+
+async def test_a_change_of_access_is_in_force_for_the_next_query(
+    api: httpx.AsyncClient, upload: Any, work: Any
+) -> None:
+    body = (await upload("lighthouse.txt", TEXT)).json()
+    work()
+    response = await api.patch(
+        f"/v1/documents/{body['document_id']}",
+        json={"access": {"acl": ["keepers"], "security_level": 3}, "metadata": {"year": 1887}},
+    )
+    assert response.json()["access"] == {"acl": ["keepers"], "department": None, "security_level": 3}
+    query = {"knowledge_base": "handbook", "query": "lighthouse", "options": {"filters": {"year": 1887}}}
+    assert len((await api.post("/v1/retrieve", json=query)).json()["results"]) == 1
+    query["options"] = {"filters": {"year": 1999}}
+    assert (await api.post("/v1/retrieve", json=query)).json()["results"] == []
+
+
+async def test_a_deleted_document_is_gone_everywhere(
+    api: httpx.AsyncClient, upload: Any, work: Any, services: Services
+) -> None:
+    body = (await upload("lighthouse.txt", TEXT)).json()
+    work()
+    receipt = await api.delete(f"/v1/documents/{body['document_id']}")
+    assert receipt.status_code == 200 and receipt.json()["pending"] is False
+    assert set(receipt.json()["stores"].values()) == {"gone"}
+    assert (await api.get(f"/v1/documents/{body['document_id']}")).status_code == 404
+    assert list(services.objects.list("")) == []
+    found = await api.post("/v1/retrieve", json={"knowledge_base": "handbook", "query": "lighthouse"})
+    assert found.json()["results"] == []
+
+
+async def test_documents_are_paged_by_cursor(api: httpx.AsyncClient, upload: Any) -> None:
+    for number in range(5):
+        await upload(f"{number}.txt", TEXT + str(number).encode())
+    seen: list[str] = []
+    url = "/v1/knowledge-bases/handbook/documents?limit=2"
+    page = (await api.get(url)).json()
+    while True:
+        seen += [item["filename"] for item in page["items"]]
+        if page["next_cursor"] is None:
+            break
+        page = (await api.get(f"{url}&cursor={page['next_cursor']}")).json()
+    assert sorted(seen) == [f"{number}.txt" for number in range(5)]
