@@ -12,10 +12,11 @@ _HAN = "\u2e80-\u2fff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-
 
 # A candidate is a run of terminators with its closing quotes and note marks ("[12]"), or a run of line breaks.
 _CANDIDATE = re.compile(
-    rf"(?P<stop>[。！？；｡．।؟۔!?…⋯]+|(?<=[^\s.])\.(?!\w|\.)|\.{{2,}}(?!\w))"
+    rf"(?P<stop>[。！？；｡．।؟۔!?…⋯]+|(?<=[^\s.])\.(?![^\W{_HAN}]|\.)|\.{{2,}}(?![^\W{_HAN}]))"
     rf"(?P<more>[。！？!?….]*[{_CLOSERS}]*(?:\[\d{{1,3}}\])*)"
     r"|(?P<line>[^\S\n]*\n\s*)"
 )
+_HAN_CHARACTER = re.compile(rf"[{_HAN}“「『《（【]")
 _NEXT = re.compile(r"\s*(\S)")
 _WORD_BEFORE = re.compile(r"(?:^|(?<=[\s(\[\"'“‘,;:/–—-]))[^\s(\[\"'“‘,;:/–—-]+$")
 _NEXT_WORD = re.compile(r"\s*[\"'“‘(\[]*([A-Za-z']+)")
@@ -26,20 +27,22 @@ _STARTS_ITEM = re.compile(
     r"(?:[-*+•·▪◦‣–—|#>]|\(?\d{1,3}[.)、）]|[A-Za-z][.)]\s|[（(][一二三四五六七八九十\d]{1,3}[)）]|[一二三四五六七八九十]{1,3}、|第[一二三四五六七八九十百\d]+[章节条款])"
 )
 
-_ABBREVIATIONS = frozenset(
+# Never the last word of a sentence, so far as a rule can know.
+_NEVER_LAST = (
     "mr mrs ms dr prof st sr jr rev hon gen col lt sgt capt cmdr adm maj gov sen rep pres mt ft fig figs eq eqs sec "
     "secs ch chap art no nos vol vols pp pg par para ed eds approx ca cf vs viz al tab ref refs app dept univ jan feb "
-    "mar apr jun jul aug sep sept oct nov dec e.g i.e eg ie a.k.a w.r.t ph.d m.sc b.sc op cit est".split()
+    "mar apr jun jul aug sep sept oct nov dec e.g i.e eg ie a.k.a w.r.t ph.d m.sc b.sc op cit est"
 )
-"""Never the last word of a sentence, so far as a rule can know."""
-_SOMETIMES_LAST = frozenset("etc inc ltd co corp bros llc plc a.m p.m".split())
-_STARTERS = frozenset(
+_SOMETIMES_LAST = frozenset(("etc", "inc", "ltd", "co", "corp", "bros", "llc", "plc", "a.m", "p.m"))
+# Words that, capitalised, begin a sentence far more often than they continue a name.
+_BEGINNERS = (
     "The A An In On At By For From With As If When While After Before Since Because Although However But And Or So Yet "
     "It Its He She They We You I This That These Those There Here His Her Their Our My Your What Who Why How Where "
     "Not No Both Each Some Many Most All Other Such One Two According During Under Over Between Then Thus Moreover "
-    "Furthermore Meanwhile Instead Also Today".split()
+    "Furthermore Meanwhile Instead Also Today"
 )
-"""Words that, capitalised, begin a sentence far more often than they continue a name."""
+_ABBREVIATIONS = frozenset(_NEVER_LAST.split())
+_STARTERS = frozenset(_BEGINNERS.split())
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
@@ -130,6 +133,3 @@ def _line_ends(text: str, start: int, match: re.Match[str]) -> bool:
 
 def _is_han(character: str) -> bool:
     return bool(character) and _HAN_CHARACTER.match(character) is not None
-
-
-_HAN_CHARACTER = re.compile(rf"[{_HAN}“「『《（【]")
