@@ -30,9 +30,10 @@ log = logging.getLogger(__name__)
 MAX_QUOTES = 3
 MAX_EMBEDDED = 12
 MAX_EMBEDDED_TOKENS = 400
-"""A CPU embeds about 1,200 tokens a second: this keeps an answer well under a second. (600 and 16 answered no better on XQuAD.)"""
+"""A CPU embeds about 1,200 tokens a second: this keeps an answer well under a second. 600 answered XQuAD no better."""
 MAX_EMBEDDED_CHARS = 400
 """Of one unit; the rest of a very long one hardly changes its vector."""
+SHORT_CHARS = 100
 
 _ASKS_NUMBER = re.compile(
     r"\bhow (?:many|much|long|old|far|tall|large|big|high|often)\b|\bwhen\b|\bpercent|"
@@ -102,7 +103,7 @@ class ExtractiveGenerator:
                 query = np.asarray(request.query_vector, dtype=np.float32)
             else:
                 query = (await self._embedder.embed_queries([request.question]))[0]
-            matrix = await self._embedder.embed_documents([unit.meaning[:MAX_EMBEDDED_CHARS] for unit in units])
+            matrix = await self._embedder.embed_documents([_embedded(unit) for unit in units])
             if matrix.shape != (len(units), len(query)):
                 raise ModelUnavailableError(f"vectors of shape {matrix.shape} for {len(units)} sentences")
         except RagClusterError as error:
@@ -165,12 +166,19 @@ def _tokens(text: str) -> float:
     return 0.75 * chinese + 0.27 * (len(text) - chinese)
 
 
+def _embedded(unit: Unit) -> str:
+    """What stands for a unit in the embedder: a short one (a list item, a row) means little without its heading."""
+    meaning = unit.meaning[:MAX_EMBEDDED_CHARS]
+    short = len(meaning) <= SHORT_CHARS // (2 if is_cjk(meaning) else 1)
+    return f"{unit.heading.strip()[-SHORT_CHARS:]}: {meaning}" if unit.heading and short else meaning
+
+
 def _preselect(units: Sequence[Unit], scores: Vector) -> list[int]:
     """Units that are worth embedding, within the budget of tokens."""
     kept: list[int] = []
     budget = float(MAX_EMBEDDED_TOKENS)
     for at in np.argsort(-scores, kind="stable"):
-        cost = _tokens(units[at].meaning[:MAX_EMBEDDED_CHARS]) + 4
+        cost = _tokens(_embedded(units[at])) + 4
         if kept and (len(kept) == MAX_EMBEDDED or cost > budget):
             break
         kept.append(int(at))
@@ -227,5 +235,5 @@ def _rendered(quote: Sequence[Unit]) -> str:
     """The quote's text up to its mark: rows stand below their header, the mark of a table on its own line."""
     if quote[0].is_row:
         return "\n".join([quote[0].header, *(unit.quote for unit in quote)]) + "\n\n"
-    chinese = is_cjk(quote[-1].quote[-2:])
-    return ("" if chinese else " ").join(unit.quote for unit in quote) + " "
+    space = "" if is_cjk(quote[-1].quote[-2:]) else " "
+    return space.join(unit.quote for unit in quote) + space

@@ -1,0 +1,103 @@
+"""Citations come from results and say exactly where a quote stands."""
+
+from __future__ import annotations
+
+from rag_cluster.answering.citations import build_citations, check_claims
+from rag_cluster.domain.answers import ContextSource
+from rag_cluster.domain.blocks import SourceLocator
+from rag_cluster.domain.chunks import Chunk
+from rag_cluster.domain.retrieval import RetrievalResult
+
+FIRST = "The crane lifts 65 tonnes. It was built in 2019 by Nordwind."
+SECOND = "Maintenance costs 4,200 euros. Dr. Ilse Brandt leads the workshop."
+
+
+def chunk(name: str, text: str, page: int) -> Chunk:
+    return Chunk(name, "kb", "doc", 1, page, text, locator=SourceLocator(page=page, heading_path=("Cranes",)))
+
+
+def source(number: int = 1, *chunks: Chunk, content: str | None = None) -> ContextSource:
+    chunks = chunks or (chunk("c1", FIRST, 3), chunk("c2", SECOND, 4))
+    text = content if content is not None else "\n\n".join(one.text for one in chunks)
+    result = RetrievalResult(
+        chunk_id=chunks[0].id,
+        document_id="doc",
+        version=2,
+        knowledge_base_id="kb",
+        filename="cranes.pdf",
+        content=text,
+        matched_content=chunks[0].text,
+        score=1.0,
+        locator=chunks[0].locator,
+        context_locator=SourceLocator(page=3, spans=((3, (0, 0, 1, 1)), (4, (0, 0, 1, 1)))),
+        context_chunk_ids=tuple(one.id for one in chunks),
+        matches=chunks,
+        document_origin="file:///cranes.pdf",
+    )
+    return ContextSource(number, result, text)
+
+
+def cite(n: int) -> str:
+    return f"[Source {n}](citation://{n})"
+
+
+def test_the_locator_is_that_of_the_matched_chunk_which_holds_the_quote() -> None:
+    (citation,) = build_citations(f"Maintenance costs 4,200 euros. {cite(1)}", [source()])
+    assert (citation.chunk_id, citation.locator.page) == ("c2", 4)
+    assert citation.quote == "Maintenance costs 4,200 euros."
+    assert citation.heading_path == ("Cranes",) and citation.version == 2 and citation.uri == "file:///cranes.pdf"
+
+
+def test_a_quote_outside_the_matched_chunks_has_the_contexts_place() -> None:
+    wide = source(1, chunk("c1", FIRST, 3), content=f"{FIRST}\n\n{SECOND}")
+    (citation,) = build_citations(f"Maintenance costs 4,200 euros. {cite(1)}", [wide])
+    assert citation.locator.spans and citation.quote == "Maintenance costs 4,200 euros."
+
+
+def test_a_free_wording_is_given_the_sentence_that_it_rests_on() -> None:
+    (citation,) = build_citations(f"Nordwind built it in 2019. {cite(1)}", [source()])
+    assert citation.quote == "It was built in 2019 by Nordwind."
+
+
+def test_only_marked_sources_are_cited() -> None:
+    other = source(2, chunk("d1", "Another matter.", 9))
+    assert [one.number for one in build_citations(f"It lifts 65 tonnes. {cite(1)}", [source(), other])] == [1]
+
+
+def test_an_answer_without_marks_rests_on_all_its_sources_and_says_so() -> None:
+    assert [one.number for one in build_citations("It lifts 65 tonnes.", [source()])] == [1]
+    assert any("no citation" in warning for warning in check_claims("It lifts 65 tonnes.", [source()]))
+
+
+def test_table_rows_are_quoted_without_the_rule() -> None:
+    table = "| Quarter | Boxes |\n| --- | --- |\n| Q1 | 120 |\n| Q2 | 95 |"
+    sheet = Chunk("t", "kb", "doc", 1, 0, table, locator=SourceLocator(sheet="2025", cell_range="A1:B3"))
+    answer = f"| Quarter | Boxes |\n| --- | --- |\n| Q2 | 95 |\n\n{cite(1)}"
+    (citation,) = build_citations(answer, [source(1, sheet)])
+    assert citation.quote == "| Quarter | Boxes |\n| Q2 | 95 |"
+    assert citation.locator.cell_range == "A1:B3"
+
+
+def test_a_number_or_a_name_that_the_source_does_not_hold_is_a_warning() -> None:
+    assert check_claims(f"It lifts 65 tonnes, as Dr. Ilse Brandt says. {cite(1)}", [source()]) == []
+    (number,) = check_claims(f"It lifts 70 tonnes. {cite(1)}", [source()])
+    assert "70" in number and "source 1" in number
+    (name,) = check_claims(f"The workshop is led by Hans Meier. {cite(1)}", [source()])
+    assert "Hans Meier" in name
+
+
+def test_thousands_separators_do_not_make_another_number() -> None:
+    assert check_claims(f"It costs 4200 euros. {cite(1)}", [source()]) == []
+
+
+def test_each_sentence_is_checked_against_what_it_cites() -> None:
+    other = source(2, chunk("d1", "The tug has 70 knots.", 9))
+    warnings = check_claims(f"It lifts 70 tonnes. {cite(1)} The tug has 70 knots. {cite(2)}", [source(), other])
+    assert len(warnings) == 1 and "source 1" in warnings[0]
+
+
+def test_chinese_claims_are_checked() -> None:
+    zh = source(1, chunk("z", "岸桥最大起重量为65吨，由 Nordwind 制造。", 1))
+    assert check_claims("岸桥最大起重量为65吨。[来源 1](citation://1)", [zh]) == []
+    assert "70" in check_claims("岸桥最大起重量为70吨。[来源 1](citation://1)", [zh])[0]
+    assert "Siemens" in check_claims("岸桥由 Siemens 制造。[来源 1](citation://1)", [zh])[0]

@@ -1,0 +1,75 @@
+"""Marks and image references in a generator's text."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from rag_cluster.answering.marks import MarkFilter, stretches
+
+MARK = "[Source 1](citation://1)"
+
+
+def clean(text: str, cuts: list[int] | None = None, *, sources: int = 2, language: str = "en") -> tuple[str, list[str]]:
+    cleaner = MarkFilter(sources, frozenset({"a1"}), language)
+    bounds = [0, *(cuts or []), len(text)]
+    out = "".join(cleaner.feed(text[a:b]) for a, b in itertools.pairwise(bounds))
+    return out + cleaner.flush(), cleaner.removed
+
+
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        (f"Twelve. {MARK}", f"Twelve. {MARK}"),
+        ("Twelve. [Source 3](citation://3)", "Twelve. "),
+        ("Twelve. [Source 0](citation://0)", "Twelve. "),
+        ("Twelve. [Source x](citation://x)", "Twelve. "),
+        ("Twelve. [来源 2](citation://2)", "Twelve. [Source 2](citation://2)"),
+        ("Twelve. [Source 2]", "Twelve. [Source 2](citation://2)"),
+        ("Twelve. [see](citation://1)", f"Twelve. {MARK}"),
+        ("Twelve. citation://9", "Twelve. "),
+        ("![plan](asset://a1)", "![plan](asset://a1)"),
+        ("![plan](asset://nope) next", " next"),
+        ("asset://nope and asset://a1", " and asset://a1"),
+        ("a[0] and [link](https://example.org)", "a[0] and [link](https://example.org)"),
+        ("Is it [unfinished", "Is it [unfinished"),
+    ],
+)
+def test_only_marks_and_assets_that_stand_for_something_are_kept(text: str, kept: str) -> None:
+    assert clean(text)[0] == kept
+
+
+def test_marks_are_written_in_the_questions_language() -> None:
+    assert clean("十二。[Source 1](citation://1)", language="zh")[0] == "十二。[来源 1](citation://1)"
+
+
+def test_removed_marks_are_reported() -> None:
+    assert clean("A [Source 7](citation://7) B")[1] == ["[Source 7](citation://7)"]
+
+
+def test_cutting_a_stream_anywhere_changes_nothing() -> None:
+    text = (
+        "One! [Source 1](citation://1) two [Source 9](citation://9), ![x](asset://a1) ![y](asset://zz) citation://4 "
+        "[note] a[1](b) asset://zz 三。[来源 2](citation://2)[来源 8](citation://8) end["
+    )
+    whole = clean(text)
+    chance = random.Random(7)
+    for cut in range(1, len(text)):
+        assert clean(text, [cut]) == whole
+    for _ in range(200):
+        assert clean(text, sorted(chance.sample(range(len(text)), 12))) == whole
+
+
+def test_text_without_marks_is_not_held_back() -> None:
+    assert MarkFilter(1, frozenset(), "en").feed("A plain sentence.") == "A plain sentence."
+
+
+def test_an_answer_splits_at_its_marks() -> None:
+    answer = f"One. {MARK} Two and three. [Source 2](citation://2){MARK} Four."
+    assert [(part.text.strip(), part.numbers) for part in stretches(answer)] == [
+        ("One.", (1,)),
+        ("Two and three.", (2, 1)),
+        ("Four.", ()),
+    ]
