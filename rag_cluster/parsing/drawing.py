@@ -117,7 +117,7 @@ def _cached(element: Any) -> dict[int, str]:
 
 def _index(point: Any) -> int:
     text = point.get("idx", "0")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def _joined_levels(levels: Sequence[Any]) -> dict[int, str]:
@@ -148,7 +148,7 @@ def _read_extended_chart(root: Any) -> Chart:
 def add_chart(builder: BlockBuilder, root: Any, locator: SourceLocator, *, data: bool = True) -> None:
     """A chart's titles as TEXT and its data as TABLE; without data the series' names join the titles."""
     chart = read_chart(root)
-    titles = list(chart.titles) + ([] if data else [name for name in chart.series if not name.isdigit()])
+    titles = list(chart.titles) + ([] if data else [name for name in chart.series if not name.isdecimal()])
     if titles:
         builder.add(BlockType.TEXT, "\n".join(titles), locator, {"role": "chart"})
     if data and chart.rows:
@@ -164,7 +164,7 @@ def diagram_lines(root: Any) -> list[tuple[int, str]]:
         if link.get("type", "parOf") == "parOf":
             order = link.get("srcOrd", "0")
             children.setdefault(link.get("srcId"), []).append(
-                (int(order) if order.isdigit() else 0, link.get("destId"))
+                (int(order) if order.isdecimal() else 0, link.get("destId"))
             )
     lines: list[tuple[int, str]] = []
     seen: set[str] = set()

@@ -50,7 +50,7 @@ def _script(mark: str, text: str) -> str:
 
 def _fraction(element: Any) -> str:
     if _value(element, "m:fPr/m:type", "bar") == "noBar":
-        return f"({_part(element, 'num')} over {_part(element, 'den')})"
+        return f"{_part(element, 'num')} over {_part(element, 'den')}"
     return f"{_group(_part(element, 'num'))}/{_group(_part(element, 'den'))}"
 
 

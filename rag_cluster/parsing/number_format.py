@@ -80,7 +80,7 @@ def number_format(code: str, date1904: bool = False) -> NumberFormat:
 
 def general(raw: str) -> str:
     """A number in format General: at most 15 digits, no ".0"."""
-    if len(raw) <= 15 and raw.isdigit():
+    if len(raw) <= 15 and raw.isdecimal():
         return raw
     try:
         value = float(raw)

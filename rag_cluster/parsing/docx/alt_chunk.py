@@ -14,29 +14,10 @@ from rag_cluster.parsing.encoding import decode_text
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _DROPPED = frozenset({"script", "style", "head", "template", "noscript", "title", "meta"})
 _TEXT_BLOCKS = frozenset({"p", "pre", "blockquote", "li", "caption", "dt", "dd"})
-_CONTAINERS = frozenset(
-    [
-        "html",
-        "body",
-        "div",
-        "section",
-        "article",
-        "main",
-        "ul",
-        "ol",
-        "dl",
-        "center",
-        "form",
-        "header",
-        "footer",
-        "nav",
-        "aside",
-        "figure",
-        "blockquote",
-        "li",
-        "dd",
-    ]
-)
+_CONTAINERS = frozenset({
+    "html", "body", "div", "section", "article", "main", "ul", "ol", "dl", "center", "form", "header", "footer", "nav",
+    "aside", "figure", "blockquote", "li", "dd",
+})  # fmt: skip
 MAX_SPAN = 1000
 _RTF = re.compile(
     r"\\'([0-9a-fA-F]{2})|\\u(-?\d+) ?|\\([a-zA-Z]+)(-?\d+)? ?|\\([^a-zA-Z])|([{}])|[\r\n]+|([^\\{}\r\n]+)"
@@ -154,7 +135,7 @@ def _html_grid(table: Any) -> tuple[list[list[str]], int]:
 
 def _span(cell: Any, name: str) -> int:
     text = cell.get(name, "1")
-    return min(max(int(text), 1), MAX_SPAN) if text.isdigit() else 1
+    return min(max(int(text), 1), MAX_SPAN) if text.isdecimal() else 1
 
 
 def rtf_text(content: bytes) -> str:

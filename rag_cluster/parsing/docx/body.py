@@ -190,7 +190,7 @@ class BodyReader:
         if not num_id or num_id == "0":
             return None
         tied = self._numbering.level_of_style(num_id, style_id) if level is None else None
-        depth = tied if tied is not None else int(level) if level and level.isdigit() else 0
+        depth = tied if tied is not None else int(level) if level and level.isdecimal() else 0
         drawn = self._numbering.advance(num_id, depth)
         return None if drawn is None else (drawn[0], depth)
 
@@ -297,11 +297,16 @@ class BodyReader:
             return
         blip = find(node, "pic:blipFill/a:blip")
         if blip is not None:
-            self._linked_picture(blip.get(qn("r:embed"), ""), alt_text(properties) or alt_text(own))
+            identifier = blip.get(qn("r:embed")) or blip.get(qn("r:link"), "")
+            self._linked_picture(identifier, alt_text(properties) or alt_text(own))
 
     def _linked_picture(self, identifier: str, caption: str) -> None:
         link = self._package.relationships(self._part).get(identifier)
-        if link is None or link.external:
+        if link is None:
+            return
+        if link.external:
+            self.flush()
+            self._builder.picture(caption)
             return
         if self._caption and not _TABLE.match(self._caption):
             text, self._caption = self._caption, ""

@@ -91,7 +91,10 @@ class InlineReader:
             self._run(node, inline, style_id)
         elif name in ("oMath", "oMathPara"):
             if not self._hidden:
-                inline.parts.append(f" {equation_text(node)} " if name == "oMath" else equation_text(node))
+                text = equation_text(node)
+                inline.parts.append(text)
+                inline.plain += len(text)
+                inline.regular += len(text)
         elif name == "AlternateContent":
             for child in shown_branch(node):
                 self._walk(child, inline, style_id)
@@ -222,4 +225,4 @@ def _form_value(form: Any, *, written: bool) -> str:
     choices = [entry.get(qn("w:val"), "") for entry in form.iter(qn("w:listEntry"))]
     result = find(form, "w:ddList/w:result")
     index = result.get(qn("w:val"), "0") if result is not None else "0"
-    return choices[int(index)] if not written and index.isdigit() and int(index) < len(choices) else ""
+    return choices[int(index)] if not written and index.isdecimal() and int(index) < len(choices) else ""

@@ -133,7 +133,7 @@ def style_name(style: Any) -> str:
 def outline_level(element: Any) -> int | None:
     """1-9 for w:outlineLvl 0-8; None for body text."""
     text = _val(element) or ""
-    return int(text) + 1 if text.isdigit() and int(text) < 9 else None
+    return int(text) + 1 if text.isdecimal() and int(text) < 9 else None
 
 
 def is_monospace(properties: Any) -> bool | None:

@@ -128,9 +128,17 @@ def _header_rows(rows: list[list[_Cell]], table: Any) -> int:
         return 0
     depth = 1
     if any(not cell.first for cell in first):
-        while depth < len(rows) - 1 and any(c.merge == "continue" for c in rows[depth]) and first[0].merge == "restart":
+        while depth < len(rows) - 1 and (_goes_on(rows[depth]) or (depth == 1 and _unlabelled(first, rows[1]))):
             depth += 1
     return depth
+
+
+def _goes_on(row: list[_Cell]) -> bool:
+    return bool(row) and row[0].merge == "continue"
+
+
+def _unlabelled(first: list[_Cell], second: list[_Cell]) -> bool:
+    return bool(first and second) and not first[0].text and not second[0].text
 
 
 def _merge(properties: Any, name: str) -> str:
@@ -140,4 +148,4 @@ def _merge(properties: Any, name: str) -> str:
 
 def _count(element: Any, default: int) -> int:
     text = "" if element is None else element.get(qn("w:val"), "")
-    return min(int(text), MAX_COLUMNS) if text.isdigit() else default
+    return min(int(text), MAX_COLUMNS) if text.isdecimal() else default

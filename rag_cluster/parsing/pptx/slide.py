@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -137,7 +138,7 @@ class SlideReader:
         blip = find(element, "p:blipFill/a:blip")
         link = None if blip is None else self._links().get(blip.get(qn("r:embed"), ""))
         if link is None or link.external:
-            self._builder.add(BlockType.TEXT, caption, self._locator, {"role": "caption"})
+            self._builder.picture(caption, locator=self._locator)
         else:
             add_picture(self._builder, self._package, link.target, caption=caption, locator=self._locator)
 
@@ -183,14 +184,16 @@ def read_table(table: Any) -> tuple[list[list[str]], int]:
             elif is_set(cell, "hMerge") and line:
                 text = line[-1]
             if row_index == 0:
-                spanned = spanned or int(cell.get("gridSpan", "1")) > 1
-                depth = max(depth, int(cell.get("rowSpan", "1")))
+                spanned = spanned or _number(cell, "gridSpan") > 1
+                depth = max(depth, int(_number(cell, "rowSpan")))
             line.append(text)
         grid.append(line)
     properties = find(table, "a:tblPr")
     marked = properties is not None and is_set(properties, "firstRow")
     if len(grid) < 2 or not (marked or _names_columns(grid)):
         return grid, 0
+    if depth == 1 and not grid[0][0] and not grid[1][0]:
+        depth = 2  # the second row names what the spans of the first one group
     return grid, min(depth, len(grid) - 1) if spanned else 1
 
 
@@ -200,7 +203,7 @@ def is_set(element: Any, name: str) -> bool:
 
 
 def _names_columns(grid: list[list[str]]) -> bool:
-    return not any(any(char.isdigit() for char in text) and len(text) < 12 for text in grid[0][1:])
+    return not any(any(char.isdecimal() for char in text) and len(text) < 12 for text in grid[0][1:])
 
 
 def _mark(element: Any) -> Any:
@@ -277,6 +280,7 @@ def _around(items: list[Item]) -> Box:
 
 def _number(element: Any, name: str) -> float:
     try:
-        return float(element.get(name, "0"))
+        value = float(element.get(name, "0"))
     except ValueError:
         return 0.0
+    return value if math.isfinite(value) else 0.0

@@ -72,7 +72,7 @@ def list_styles(kind: str, layout_shape: Any, master_shape: Any, master: Any) ->
 
 def _level(properties: Any) -> int:
     text = "0" if properties is None else properties.get("lvl", "0")
-    return min(int(text), 8) if text.isdigit() else 0
+    return min(int(text), 8) if text.isdecimal() else 0
 
 
 def _bullet(properties: Any, level: int, styles: Sequence[Any]) -> Any:
@@ -101,7 +101,7 @@ def _marker(bullet: Any, level: int, counters: dict[tuple[int, str], int]) -> st
     scheme = bullet.get("type", "arabicPeriod")
     start = bullet.get("startAt", "1")
     key = (level, scheme)
-    counters[key] = counters.get(key, (int(start) if start.isdigit() else 1) - 1) + 1
+    counters[key] = counters.get(key, (int(start) if start.isdecimal() else 1) - 1) + 1
     return _numbered(scheme, counters[key])
 
 

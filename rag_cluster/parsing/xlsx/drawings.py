@@ -68,4 +68,4 @@ def _anchor_cell(anchor: Any) -> str | None:
 
 def _number(element: Any) -> int:
     text = "" if element is None else (element.text or "")
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0

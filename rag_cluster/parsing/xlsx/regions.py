@@ -41,11 +41,8 @@ class SheetTables:
 
     def add(self, row: Row) -> None:
         """The next visible row."""
-        if self._band and not row.follows:
-            if self._continues(row):
-                self._band.append(Row(row.number - 1))
-            else:
-                self.close()
+        if self._band and not row.follows and not self._continues(row):
+            self.close()
         self._band.append(row)
         self._cells += len(row.cells)
         if len(self._band) >= ROWS_PER_TABLE or self._cells >= CELLS_PER_TABLE:
@@ -57,13 +54,13 @@ class SheetTables:
         self._open = {}
 
     def _continues(self, row: Row) -> bool:
-        """Whether a row after one blank row still belongs to the table above: figures in its columns, no new header."""
-        previous = self._band[-1]
-        if row.number - previous.number != 2 or len(self._band) < 3 or len(row.cells) < 2:
+        """Whether a row after one blank row belongs to the table or the header above: figures below its columns."""
+        above = self._band[-50:]
+        if row.number - above[-1].number != 2 or len(row.cells) < 2 or not row.numbers - _years(row):
             return False
-        figures = {column for column in row.numbers if not _YEAR.match(row.cells.get(column, ""))}
-        columns = set().union(*(r.cells for r in self._band[-50:]))
-        return bool(figures) and set(row.cells) <= columns and not (set(row.cells) <= row.bold)
+        columns = set().union(*(other.cells for other in above))
+        is_header = not any(_figures(other) for other in above) and _distinct(above[-1]) > 1
+        return set(row.cells) <= columns and (is_header or (len(above) > 2 and not set(row.cells) <= row.bold))
 
     def _write(self, last: bool) -> None:
         band, self._band, self._cells = self._band, [], 0
@@ -115,11 +112,12 @@ class SheetTables:
             for row in rows:
                 self._write_cells(row)
             return []
-        if len(rows) == 1 and len(rows[0].cells) == 1:
-            self._write_cells(rows[0])
+        if _is_prose(rows, region):
+            for row in rows:
+                self._write_cells(row)
             return []
         grid = _grid(rows, columns)
-        header_rows = _header_rows(rows)
+        header_rows = _header_rows(rows, region.left)
         locator = self._locator(rows[0].number, region.left, rows[-1].number, region.right)
         self.builder.table(grid, header_rows, locator)
         return grid[:header_rows]
@@ -178,7 +176,7 @@ def _starts_table(rows: Sequence[Row], column: int, used: Sequence[int]) -> bool
     if column + 1 not in used:
         return False
     filled = [row for row in rows if column in row.cells]
-    labels = [row for row in filled[1:] if column not in row.numbers and column not in row.dates]
+    labels = [row for row in filled[1:] if column not in _figures(row) and any(map(str.isalpha, row.cells[column]))]
     return bool(filled[1:]) and len(labels) * 2 > len(filled[1:])
 
 
@@ -241,18 +239,25 @@ def _is_note(row: Row, region: _Region) -> bool:
     return len(text) > 40 or _NOTE.match(text) is not None
 
 
+def _is_prose(rows: Sequence[Row], region: _Region) -> bool:
+    """Rows of one text each are lines, not a table, unless they are a column of some length."""
+    if any(_distinct(row) > 1 or _figures(row) for row in rows):
+        return len(rows) == 1 and _distinct(rows[0]) == 1
+    return region.left != region.right or len(rows) <= 3
+
+
 def _trimmed(rows: list[Row], hidden: Set[int]) -> _Region:
     used = set().union(*(row.cells for row in rows))
     return _Region(rows, min(used), max(used)) if used else _Region(rows, 1, 1)
 
 
-def _header_rows(rows: Sequence[Row]) -> int:
+def _header_rows(rows: Sequence[Row], left: int) -> int:
     """How many leading rows name the columns."""
     if len(rows) < 2:
         return 0
     first = rows[0]
     depth = 1
-    while depth < min(MAX_HEADER_ROWS, len(rows) - 1) and _spans_below(rows, depth):
+    while depth < min(MAX_HEADER_ROWS, len(rows) - 1) and _names_columns(rows, depth, left):
         depth += 1
     if not _figures(first):
         return depth
@@ -261,12 +266,15 @@ def _header_rows(rows: Sequence[Row]) -> int:
     return depth if bold or dated else 0
 
 
-def _spans_below(rows: Sequence[Row], depth: int) -> bool:
-    """Whether the row above groups several columns, which this row then names one by one."""
+def _names_columns(rows: Sequence[Row], depth: int, left: int) -> bool:
+    """Whether a row goes on with the header: it names columns that the row above groups, or it has no label itself."""
     above, row = rows[depth - 1], rows[depth]
-    if not above.copies or _figures(row):
+    if _figures(row):
         return False
-    return any(row.cells.get(c) != above.cells[c] and c in row.cells for c in above.copies)
+    if any(row.cells.get(c) != above.cells[c] and c in row.cells for c in above.copies):
+        return True
+    unlabelled = row.cells.get(left) in (None, above.cells.get(left)) and bool(row.cells)
+    return unlabelled and any(_figures(other) for other in rows[depth + 1 : depth + 3])
 
 
 def _years(row: Row) -> set[int]:

@@ -137,14 +137,14 @@ class SheetReader:
                     self._read_column(element)
                     continue
                 text = element.get("r", "")
-                number = int(text) if text.isdigit() else number + 1
+                number = int(text) if text.isdecimal() else number + 1
                 yield self._read_row(element, number), _is_hidden(element)
                 element.clear()
 
     def _read_column(self, element: Any) -> None:
         if element.get("hidden") in ("1", "true") or element.get("width") == "0":
             first, last = element.get("min", "0"), element.get("max", "0")
-            if first.isdigit() and last.isdigit():
+            if first.isdecimal() and last.isdecimal():
                 self.hidden.update(range(int(first), min(int(last), MAX_COLUMNS) + 1))
 
     def _read_row(self, element: Any, number: int) -> Row:
@@ -194,7 +194,7 @@ class SheetReader:
         kind = cell.get("t", "n")
         if kind == "s":
             strings = self._workbook.strings
-            return (strings[int(raw)] if raw and raw.isdigit() and int(raw) < len(strings) else "", "text")
+            return (strings[int(raw)] if raw and raw.isdecimal() and int(raw) < len(strings) else "", "text")
         if kind == "inlineStr":
             return (string_item(inline) if inline is not None else raw or "", "text")
         if kind in ("str", "e") and raw:

@@ -47,7 +47,7 @@ class Workbook:
 
     def style(self, index: str | None) -> Style:
         """Style of a cell's s attribute; unknown indexes look like the first one."""
-        number = int(index) if index and index.isdigit() else 0
+        number = int(index) if index and index.isdecimal() else 0
         return self.styles[number] if number < len(self.styles) else self.styles[0]
 
     def _visible_sheets(self, root: Any) -> Iterator[Sheet]:
@@ -131,4 +131,4 @@ def _all(root: Any, path: str) -> list[Any]:
 
 
 def _number(text: str | None) -> int:
-    return int(text) if text and text.isdigit() else 0
+    return int(text) if text and text.isdecimal() else 0
