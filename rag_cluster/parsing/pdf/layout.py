@@ -134,14 +134,13 @@ def _prose(items: Sequence[Item], size: float) -> bool:
     if not items:
         return False
     long = total = count = 0
-    width = max(i.x1 for i in items) - min(i.x0 for i in items)
     for item in items:
         if isinstance(item, Obstacle):
             if item.x1 - item.x0 > 10 * size and item.y1 - item.y0 > 4 * size:
                 return True
             continue
         total += item.chars
-        if item.x1 - item.x0 > 7 * size and item.x1 - item.x0 > 0.5 * width and item.chars > 12:
+        if item.x1 - item.x0 > 8 * size and item.chars > 12:
             long += item.chars
             count += 1
     return count >= 3 and long > 0.6 * total

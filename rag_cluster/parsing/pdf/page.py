@@ -9,7 +9,7 @@ from typing import Any
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.pdf import alignment, document, figures, forms, tables
+from rag_cluster.parsing.pdf import alignment, document, figures, forms, rules, tables
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
 from rag_cluster.parsing.pdf.layout import Obstacle, regions
@@ -170,8 +170,8 @@ class _Part:
     def items(self) -> list[Item]:
         """Lines, tables and figures in reading order."""
         words, placed = self._ruled_tables()
-        pieces = segments(words)
-        obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in placed]
+        pieces, aligned = self._aligned_tables(segments(words))
+        obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in (*placed, *aligned)]
         obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in self._pictures]
         out: list[Item] = []
         for part in regions([*pieces, *obstacles]):
@@ -182,7 +182,7 @@ class _Part:
     def _ruled_tables(self) -> tuple[list[Word], list[Table]]:
         """(words outside of tables, tables)"""
         words, found = self._words, []
-        for grid in tables.find_grids(self._shapes):
+        for grid in rules.find_grids(self._shapes):
             x0, y0, x1, y1 = grid.box
             inside = [w for w in words if x0 <= (w.x0 + w.x1) / 2 <= x1 and y0 <= (w.y0 + w.y1) / 2 <= y1]
             if not inside:
@@ -195,6 +195,17 @@ class _Part:
             taken = {id(w) for w in inside} - back
             words = [w for w in words if id(w) not in taken]
         return words, found
+
+    def _aligned_tables(self, pieces: list[Segment]) -> tuple[list[Segment], list[Table]]:
+        """(segments outside of tables, tables that fill whole rows of the page)"""
+        left: list[Segment] = []
+        found: list[Table] = []
+        for table_or_row in alignment.find_tables(rows(pieces), self._shapes):
+            if isinstance(table_or_row, Table):
+                found.append(table_or_row)
+            else:
+                left += table_or_row
+        return left, found
 
     def _region(self, pieces: list[Segment], obstacles: list[Obstacle]) -> list[Item]:
         """Rows of one region with its tables without rules and its obstacles between them."""
