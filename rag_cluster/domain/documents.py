@@ -194,7 +194,7 @@ class SourceFile:
     filename: str
     size: int
     etag: str
-    """ETag of the store, or the mtime in milliseconds of a local file, as a string."""
+    """ETag of the store, or the mtime in nanoseconds of a local file, as a string."""
     access: AccessAttributes = field(default_factory=AccessAttributes)
     metadata: Mapping[str, Any] = field(default_factory=dict)
     keeps_access: bool = False
