@@ -6,6 +6,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from rag_cluster.answering.cells import TABLE_RULE, rows_locator
 from rag_cluster.answering.marks import Cited, stretches
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import Citation, ContextSource
@@ -14,7 +15,6 @@ from rag_cluster.domain.terms import normalize, numbers, terms
 
 _NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*[A-Za-z0-9](?:\s+[A-Z][\w'’-]*[A-Za-z0-9])*|《[^》]{1,60}》")
 _IMAGE = re.compile(r"!?\[[^\[\]\n]*\]\(asset://[^()\s]*\)")
-_TABLE_RULE = re.compile(r"\|(?:\s*:?-+:?\s*\|)+")
 _RESTS_ON = 0.5
 """Share of a sentence's terms that a source sentence must hold to count as what it rests on."""
 
@@ -108,15 +108,27 @@ def _citation(source: ContextSource, claims: Sequence[str]) -> Citation:
 
 def _quotes(claim: str, source: ContextSource) -> list[_Quote]:
     """What of the source a claim repeats word for word, else the source sentence that it rests on."""
-    lines = [
-        line.strip() for line in claim.strip().split("\n") if line.strip() and not _TABLE_RULE.fullmatch(line.strip())
-    ]
+    lines = [line.strip() for line in claim.strip().split("\n") if line.strip()]
     found: list[_Quote] = []
+    rule = next((at for at, line in enumerate(lines) if TABLE_RULE.fullmatch(line)), None)
+    if rule and (table := _table(lines, rule, source)) is not None:
+        before = lines[: rule - 1]
+        found, lines = [table], before + [line for line in lines[rule + 1 :] if not line.startswith("|")]
     for line in lines:
         whole = _place(line, source)
         pieces = [whole] if whole is not None else [_place(piece, source) for piece in _sentences(line)]
         found.extend(piece for piece in pieces if piece is not None)
     return found or [quote for line in lines for quote in _nearest(line, source)][:1]
+
+
+def _table(lines: Sequence[str], rule: int, source: ContextSource) -> _Quote | None:
+    """Quoted rows with the header line above the rule, placed at the cells of the rows."""
+    rows = [line for line in lines[rule + 1 :] if line.startswith("|")]
+    chunks = source.result.matches
+    chunk = next((one for one in chunks if rows and all(_squeezed(row) in _squeezed(one.text) for row in rows)), None)
+    if chunk is None:
+        return None
+    return _Quote("\n".join([lines[rule - 1], *rows]), chunk.id, rows_locator(chunk.locator, chunk.text, rows))
 
 
 def _place(text: str, source: ContextSource) -> _Quote | None:

@@ -37,7 +37,7 @@ SHORT_CHARS = 100
 
 _ASKS_NUMBER = re.compile(
     r"\bhow (?:many|much|long|old|far|tall|large|big|high|often)\b|\bwhen\b|\bpercent|"
-    r"\bwhat (?:percent\w*|number|amount|year|age|date|day|century|decade|time|price)\b|"
+    r"\bwhat (?:percent\w*|number|amount|share|proportion|year|age|date|day|century|decade|time|price)\b|"
     r"多少|几|何时|什么时候|哪一?[年天日]|多[大长高久远]|年份|日期|百分"
 )
 _HOLDS_NUMBER = re.compile(

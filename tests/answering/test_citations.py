@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from rag_cluster.answering.cells import rows_locator
 from rag_cluster.answering.citations import build_citations, check_claims
 from rag_cluster.domain.answers import ContextSource
 from rag_cluster.domain.blocks import SourceLocator
@@ -75,7 +78,7 @@ def test_table_rows_are_quoted_without_the_rule() -> None:
     answer = f"| Quarter | Boxes |\n| --- | --- |\n| Q2 | 95 |\n\n{cite(1)}"
     (citation,) = build_citations(answer, [source(1, sheet)])
     assert citation.quote == "| Quarter | Boxes |\n| Q2 | 95 |"
-    assert citation.locator.cell_range == "A1:B3"
+    assert citation.locator.cell_range == "A3:B3"
 
 
 def test_a_number_or_a_name_that_the_source_does_not_hold_is_a_warning() -> None:
@@ -101,3 +104,25 @@ def test_chinese_claims_are_checked() -> None:
     assert check_claims("岸桥最大起重量为65吨。[来源 1](citation://1)", [zh]) == []
     assert "70" in check_claims("岸桥最大起重量为70吨。[来源 1](citation://1)", [zh])[0]
     assert "Siemens" in check_claims("岸桥由 Siemens 制造。[来源 1](citation://1)", [zh])[0]
+
+
+ROWS = "| Q1 | 120 |\n| Q2 | 95 |\n| Q3 | 140 |"
+HEAD = "| Quarter | Boxes |\n| --- | --- |\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "cells", "rows", "narrowed"),
+    [
+        (HEAD + ROWS, "A1:B4", ["| Q2 | 95 |"], "A3:B3"),
+        (HEAD + ROWS, "A1:B4", ["| Q1 | 120 |", "| Q3 | 140 |"], "A2:B4"),
+        (HEAD + ROWS, "C9:D11", ["| Q2 | 95 |"], "C10:D10"),  # the header is repeated, the range is the rows'
+        (f"Boxes of 2025\n\n{HEAD}{ROWS}", "A1:B5", ["| Q2 | 95 |"], "A4:B4"),
+        (HEAD + ROWS, "A1:B9", ["| Q2 | 95 |"], "A1:B9"),  # rows are missing: nothing is known
+        (f"{HEAD}{ROWS}\n\n{HEAD}{ROWS}", "A1:B8", ["| Q2 | 95 |"], "A1:B8"),
+        (HEAD + ROWS, None, ["| Q2 | 95 |"], None),
+    ],
+)
+def test_a_quoted_row_is_placed_in_its_own_cells_where_they_can_be_counted(
+    text: str, cells: str | None, rows: list[str], narrowed: str | None
+) -> None:
+    assert rows_locator(SourceLocator(sheet="s", cell_range=cells), text, rows).cell_range == narrowed
