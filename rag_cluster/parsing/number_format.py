@@ -5,11 +5,13 @@ from __future__ import annotations
 import datetime as dt
 import math
 import re
-from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
+from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
 
 _FRACTION_LIMIT = 30
+_WIDE = Context(prec=100)
+"""The usual 28 digits do not hold a large number with many places."""
 BUILTIN = {
     0: "General", 1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 11: "0.00E+00", 12: "# ?/?",
     13: "# ??/??", 14: "yyyy-mm-dd", 15: "d-mmm-yy", 16: "d-mmm", 17: "mmm-yy", 18: "h:mm AM/PM", 19: "h:mm:ss AM/PM",
@@ -26,7 +28,7 @@ _TOKEN = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 _CURRENCY = re.compile(r"^\$([^-]*)(?:-[0-9A-Fa-f]*)?$")
-_CONDITION = re.compile(r"^(<=|>=|<>|<|>|=)(-?[\d.]+)$")
+_CONDITION = re.compile(r"^(<=|>=|<>|<|>|=)(-?(?:\d+\.?\d*|\.\d+))$")
 _ELAPSED = re.compile(r"^(h+|m+|s+)$", re.IGNORECASE)
 
 
@@ -80,7 +82,7 @@ def number_format(code: str, date1904: bool = False) -> NumberFormat:
 
 def general(raw: str) -> str:
     """A number in format General: at most 15 digits, no ".0"."""
-    if len(raw) <= 15 and raw.isdecimal():
+    if len(raw) <= 15 and raw.isascii() and raw.isdigit():
         return raw
     try:
         value = float(raw)
@@ -161,7 +163,7 @@ class _Section:
 
     def number(self, raw: str, value: float, signed: bool) -> str:
         """The value in this section's digits."""
-        if not any(kind in ("digits", "exponent") for kind, _ in self.tokens):
+        if not any(kind == "digits" for kind, _ in self.tokens):
             shown = "".join(general(raw) if text == "@" else text for _, text in self.tokens).strip()
             return shown if shown or not self.tokens else ""
         if any(kind == "other" and text == "/" for kind, text in self.tokens) and self._is_fraction():
@@ -231,7 +233,7 @@ def _plain(exact: Decimal, pattern: str) -> str:
     whole, _, fraction = pattern.partition(".")
     places = min(len(fraction.replace(",", "")), _FRACTION_LIMIT)
     optional = len(fraction) - len(fraction.rstrip("#?"))
-    rounded = exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP) if exact < Decimal(10) ** 20 else exact
+    rounded = exact.quantize(Decimal(1).scaleb(-places), ROUND_HALF_UP, _WIDE) if exact < Decimal(10) ** 20 else exact
     text = f"{rounded:,f}" if "," in whole else f"{rounded:f}"
     head, _, tail = text.partition(".")
     required = len(tail) - optional
