@@ -1,13 +1,14 @@
 """Running headers, footers, page numbers, margin stamps: found by repetition at one place over pages.
 
-A line that occurs once is never removed, whatever it looks like.
+Two lines are the same when their texts are equal, or equal but for numbers that count with the pages. A line that occurs
+once is never removed, whatever it looks like, nor is the only text of a page.
 """
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from rag_cluster.parsing.pdf.lines import Line
@@ -17,61 +18,72 @@ if TYPE_CHECKING:
 
 ZONE = 0.125
 """Share of the page's height, at the top and at the foot, where headers and footers stand."""
-_DIGITS = re.compile(r"\d+|\b[ivxlc]+\b", re.IGNORECASE)
+NEAR = 9.0
+"""Points by which a running line may move from page to page."""
+_NUMBER = re.compile(r"\d+")
+_ROMAN = re.compile(r"^[ivxlc]{1,7}$", re.IGNORECASE)
+_Key = tuple[str, tuple[int, ...], int | None]
 
 
 def remove(pages: Sequence[PageContent]) -> None:
     """Drop repeated margin lines from `items` of every page, in place."""
-    places: dict[str, list[tuple[int, float, float]]] = defaultdict(list)
+    margins = {page.number: _margin_lines(page) for page in pages}
+    places: dict[_Key, list[tuple[int, float]]] = defaultdict(list)
     for page in pages:
-        for line in _margin_lines(page):
-            x, y = _place(page, line)
-            places[_key(line)].append((page.number, x, y))
-    enough = _needed(len(pages))
-    repeated = {key: marks for key, marks in places.items() if len({p for p, _, _ in marks}) >= enough}
+        for line in margins[page.number]:
+            place = _place(page, line)
+            for key in _keys(line, page.number):
+                places[key].append((page.number, place))
+    enough = 2 if len(pages) < 8 else 3
+    repeated = {key: marks for key, marks in places.items() if len({p for p, _ in marks}) >= enough}
     for page in pages:
-        drop = {id(line) for line in _margin_lines(page) if _is_running(page, line, repeated, enough)}
-        if drop:
+        drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated, enough)}
+        if drop and len(drop) < sum(isinstance(item, Line) for item in page.items) + _other(page):
             page.items = [item for item in page.items if id(item) not in drop]
 
 
-def _needed(pages: int) -> int:
-    return 2 if pages < 8 else 3
+def _other(page: PageContent) -> int:
+    return sum(not isinstance(item, Line) for item in page.items)
 
 
-def _is_running(
-    page: PageContent, line: Line, repeated: dict[str, list[tuple[int, float, float]]], enough: int
-) -> bool:
-    marks = repeated.get(_key(line))
-    if marks is None:
-        return False
-    _, y = _place(page, line)
-    return len({number for number, _, other in marks if abs(other - y) < 9}) >= enough
+def _keys(line: Line, page: int) -> Iterator[_Key]:
+    """The line itself, and for each number in it the line without that number and how far it is from the page's."""
+    text = re.sub(r"\s+", "", line.text.lower())
+    numbers = [int(n) for n in _NUMBER.findall(text)[:12] if len(n) < 12]
+    letters = "".join(sorted(_NUMBER.sub("", text)))
+    yield (letters, tuple(sorted(numbers)), None)
+    for number in set(numbers):
+        yield (letters, tuple(sorted(n for n in numbers if n != number)), number - page)
+    if _ROMAN.match(text):
+        yield ("roman numeral", (), None)
+
+
+def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[int, float]]], enough: int) -> bool:
+    place = _place(page, line)
+    return any(
+        len({number for number, other in repeated[key] if abs(other - place) < NEAR}) >= enough
+        for key in _keys(line, page.number)
+        if key in repeated
+    )
 
 
 def _margin_lines(page: PageContent) -> list[Line]:
-    """Lines in the top and bottom zones that have no body text beyond them, and lines turned against the page."""
+    """Lines in the zones at the top and the foot, and lines that run along the sides."""
     out = []
     for item in page.items:
         if not isinstance(item, Line):
             continue
         x0, y0, x1, y1 = item.frame.leave(item.box)
         edge = y1 < ZONE * page.height or y0 > (1 - ZONE) * page.height
-        side = item.frame.turn != page.turn and (x1 < ZONE * page.width or x0 > (1 - ZONE) * page.width)
-        sideways = page.turn % 2 == 1 and (x1 < ZONE * page.width or x0 > (1 - ZONE) * page.width)
-        if edge or side or sideways:
+        turned = item.frame.turn != page.turn or page.turn % 2 == 1
+        if edge or (turned and (x1 < ZONE * page.width or x0 > (1 - ZONE) * page.width)):
             out.append(item)
     return out
 
 
-def _place(page: PageContent, line: Line) -> tuple[float, float]:
-    """(x, y) measured from the nearer end of the page, so that pages of several heights match."""
-    x0, y0, x1, y1 = line.frame.leave(line.box)
+def _place(page: PageContent, line: Line) -> float:
+    """Where it stands across its reading direction, from the nearer end, so that pages of several heights match."""
+    x0, y0, _, y1 = line.frame.leave(line.box)
     if line.frame.turn % 2:
-        return (y0, x0)
-    return (x0, y0 if y1 < page.height / 2 else y0 - page.height)
-
-
-def _key(line: Line) -> str:
-    """Text with every number as #, so that page numbers and dates of issue repeat."""
-    return _DIGITS.sub("#", re.sub(r"\s+", "", line.text.lower()))
+        return x0
+    return y0 if y1 < page.height / 2 else y0 - page.height

@@ -10,7 +10,7 @@ from rag_cluster.domain.blocks import BlockType
 from rag_cluster.parsing.pdf.paragraphs import Paragraph
 
 CAPTION = re.compile(
-    r"^(?:table|tab\.|figure|fig\.|exhibit|chart|listing|algorithm|tabelle|abbildung|abb\.|tableau|scheme|box)\s*[A-Z]?[-.]?\d"
+    r"^(?:table|tab\.|figure|fig\.|exhibit|chart|listing|algorithm|tabelle|abbildung|abb\.|tableau|scheme|box)\s*[A-Z]{0,3}[-.]?\d"
     r"|^(?:[图表]|附表|附图|図)\s*[A-Z]?\d",
     re.IGNORECASE,
 )

@@ -126,10 +126,10 @@ def _bands(items: list[Item], gutter: float) -> list[tuple[list[Item], bool]]:
 def _separates(items: Sequence[Item], x: float, size: float) -> bool:
     left = [i for i in items if (i.x0 + i.x1) / 2 < x]
     right = [i for i in items if (i.x0 + i.x1) / 2 >= x]
-    return _prose(left, size) and _prose(right, size)
+    return (_prose(left, size, 3) and _prose(right, size, 2)) or (_prose(left, size, 2) and _prose(right, size, 3))
 
 
-def _prose(items: Sequence[Item], size: float) -> bool:
+def _prose(items: Sequence[Item], size: float, lines: int) -> bool:
     """Several lines of running text, or a table or figure, make a column."""
     if not items:
         return False
@@ -143,7 +143,7 @@ def _prose(items: Sequence[Item], size: float) -> bool:
         if item.x1 - item.x0 > 8 * size and item.chars > 12:
             long += item.chars
             count += 1
-    return count >= 3 and long > 0.6 * total
+    return count >= lines and long > 0.6 * total
 
 
 def _rowwise(items: Sequence[Item], x: float) -> bool:

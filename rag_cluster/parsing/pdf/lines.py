@@ -20,6 +20,7 @@ _LIGATURES = str.maketrans(
         "\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→", "\uf06e": "■", "\uf071": "❑", "\uf0a8": "◦",
     }
 )  # fmt: skip
+_TIGHT = "/()[]-~%<>=+.,:;"
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _ARABIC_FORMS = re.compile("[\ufb50-\ufdff\ufe70-\ufefc]")
 
@@ -103,6 +104,10 @@ def _blank(a: Word, b: Word) -> bool:
     size = min(a.style.size, b.style.size)
     if not (a.text.isascii() and b.text.isascii()) and _CJK.match(a.text[-1]) and _CJK.match(b.text[0]):
         return gap > 0.8 * size
+    if gap < 0.3 * size and (
+        a.text[-1] in _TIGHT and _CJK.match(b.text[0]) or b.text[0] in _TIGHT and _CJK.match(a.text[-1])
+    ):
+        return False
     return (b.space and (gap > -0.5 * size or b.x1 <= a.x0 + size)) or gap > 0.18 * size
 
 

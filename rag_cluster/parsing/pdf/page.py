@@ -9,7 +9,7 @@ from typing import Any
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.pdf import alignment, document, figures, forms, rules, tables
+from rag_cluster.parsing.pdf import alignment, annotations, document, figures, rules, tables
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
 from rag_cluster.parsing.pdf.layout import Obstacle, regions
@@ -38,6 +38,9 @@ class OcrText:
     confidence: float
     page: int
 
+
+MIN_SIZE = 1.5
+"""Points; smaller text is not there to be read."""
 
 Item = Line | PlacedTable | Figure | OcrText
 
@@ -77,7 +80,9 @@ def read(page: Any) -> RawPage:
     finally:
         textpage.close()
     shapes = read_shapes(page, space)
-    return RawPage(space, layer, shapes, _visible(layer.words, shapes, space))
+    words = _visible(layer.words, shapes, space)
+    words += annotations.words(page, space, words)
+    return RawPage(space, layer, shapes, words)
 
 
 def picture_share(raw: RawPage) -> float:
@@ -94,7 +99,7 @@ def _visible(words: Sequence[Word], shapes: Shapes, space: PageSpace) -> list[Wo
         scan = any(area(p.box) > 0.5 * page for p in shapes.pictures)
         if not (scan and invisible > 0.5 * len(words)):
             words = [w for w in words if not w.style.invisible]
-    out = [w for w in words if w.style.size >= 1.5]
+    out = [w for w in words if w.style.size >= MIN_SIZE]
     if any(w.style.color >= 0xFAFAFA for w in out):
         out = [w for w in out if w.style.color < 0xFAFAFA or w.style.invisible or _on_dark(w, shapes)]
     return out
@@ -136,7 +141,6 @@ def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits)
     if not groups:
         content.items += pictures
     content.items += _slanted(slanted, raw.words, space, region)
-    content.items += forms.values(pdf, page, space, raw.words, region + 1000)
     return content
 
 

@@ -16,6 +16,8 @@ NUMBER = re.compile(
     r"^(\(?\d{1,3}[.)](?=\s)|\(?[a-zA-Z][.)](?=\s)|\([a-zA-Z]\)|\(?[ivxIVX]{1,5}[.)](?=\s)"
     r"|[（(][一二三四五六七八九十\d]{1,3}[）)]|[①-⑳]|[一二三四五六七八九十]{1,3}、|\d{1,2}、)\s*"
 )
+_TIGHT = "/)]-~%,.;:"
+_LEADER_END = re.compile(r"(?:[.·…]\s*){4,}\s*[\divxlc]*$", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?:;。！？；：…][\"'”’)）」』\]]*\d{0,2}$")
 _SMALL_START = re.compile(r"^[a-zäöüßàâçéèêëîïôûñа-я(]")
 
@@ -45,6 +47,8 @@ def join_texts(texts: Iterable[str]) -> str:
     for text in texts:
         text = text.strip()
         if not out or not text or (_CJK_END.search(out) and _CJK_START.match(text)):
+            out += text
+        elif (_CJK_END.search(out) and text[0] in _TIGHT) or (out[-1] in "/([-~" and _CJK_START.match(text)):
             out += text
         elif re.search(r"[^\W\d_][-\u2010]$", out) and re.match(r"[^\W\d_A-Z]", text):
             out = out[:-1] + text
@@ -79,6 +83,7 @@ def build(lines: Sequence[Line], page: int, *, code_allowed: bool = True) -> lis
             out.append(Paragraph(_kind(line, code_allowed), [line], [page]))
     for paragraph in out:
         finish(paragraph)
+    _demote_lone(out)
     _nest(out)
     return out
 
@@ -114,12 +119,16 @@ def _starts(par: Paragraph, line: Line, left: float, right: float, pitch: float,
         return True
     if step > 1.25 * pitch + 0.05 * em and step > 1.15 * em:
         return True
+    if _LEADER_END.search(last.text):
+        return True
     short = right - last.box[2] > max(3.0 * em, 0.1 * (right - left))
     if line.bold != last.bold and (short or (last.bold and step > 1.1 * pitch)):
         return True
     ended = _SENTENCE_END.search(last.text) is not None
     marker = split_marker(line.text)[0]
-    if marker and (BULLET.match(line.text) or ended or short or par.kind is BlockType.LIST):
+    if marker and (
+        BULLET.match(line.text) or ended or short or par.kind is BlockType.LIST or line.box[0] > last.box[0] + 0.8 * em
+    ):
         return True
     return _indented(par, line, last, em, short, ended, left, right)
 
@@ -155,6 +164,14 @@ def finish(paragraph: Paragraph) -> None:
         if not paragraph.marker:
             paragraph.kind = BlockType.TEXT
     paragraph.text = text
+
+
+def _demote_lone(paragraphs: Sequence[Paragraph]) -> None:
+    """A letter or number in front makes a list item only in company, or when it could start a list."""
+    items = [p for p in paragraphs if p.kind is BlockType.LIST and not BULLET.match(p.first.text)]
+    if len(items) == 1 and items[0].marker.strip("().） （、") not in ("1", "a", "A", "i", "I", "一", "①"):
+        items[0].text = join_texts(line.text for line in items[0].lines)
+        items[0].kind, items[0].marker = BlockType.TEXT, ""
 
 
 def _code(lines: Sequence[Line]) -> str:

@@ -18,6 +18,7 @@ def refine(grid: Grid, words: Sequence[Word]) -> None:
     cells = _cells(grid, words)
     for column in reversed(range(len(grid.xs) - 1)):
         _split_column(grid, column, [cells.get((r, column), []) for r in range(len(grid.ys) - 1)])
+    _separate(grid, words)
     cells = _cells(grid, words)
     for band in reversed(range(len(grid.ys) - 1)):
         _split_band(grid, band, [cells.get((band, c), []) for c in range(len(grid.xs) - 1)])
@@ -49,6 +50,24 @@ def _split_column(grid: Grid, column: int, bands: Sequence[list[list[Segment]]])
     for band, content in enumerate(bands):
         if all(p.x1 <= x or p.x0 >= x for line in content for p in line):
             grid.vertical.append(Rule(x, grid.ys[band], grid.ys[band + 1]))
+
+
+def _separate(grid: Grid, words: Sequence[Word]) -> None:
+    """In bands without vertical rules (striped rows, a filled header) text on both sides of a boundary, that no piece
+    crosses, stands in two cells."""
+    for band in range(len(grid.ys) - 1):
+        top, bottom = grid.ys[band], grid.ys[band + 1]
+        middle = (top + bottom) / 2
+        if any(r.start <= middle <= r.end and grid.xs[0] + 3 < r.at < grid.xs[-1] - 3 for r in grid.vertical):
+            continue
+        pieces = segments([w for w in words if top <= (w.y0 + w.y1) / 2 < bottom])
+        filled = {slot(grid.xs, (p.x0 + p.x1) / 2) for p in pieces}
+        if len(pieces) < 2 or len(filled) < 2:
+            continue
+        for column in range(1, len(grid.xs) - 1):
+            x = grid.xs[column]
+            if not any(p.x0 < x - 1 and p.x1 > x + 1 for p in pieces) and {column - 1, column} & filled:
+                grid.vertical.append(Rule(x, top, bottom))
 
 
 def _split_band(grid: Grid, band: int, cells: Sequence[list[list[Segment]]]) -> None:

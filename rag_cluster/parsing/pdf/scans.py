@@ -32,10 +32,9 @@ class Scans:
         characters = sum(len(w.text) for w in raw.words)
         if characters < FEW_CHARACTERS and picture_share(raw) > 0.5:
             return "has a picture and no text layer"
-        if characters < FEW_CHARACTERS and not raw.words and len(raw.shapes.drawings) > 40:
-            return "is drawn without a text layer"
         if not raw.words:
-            return ""
+            pictures = any(area(p.box) > 200 for p in raw.shapes.pictures)
+            return "is drawn without a text layer" if pictures or len(raw.shapes.drawings) > 40 else ""
         return _garbage(raw, characters)
 
     def recognize(self, page: object, raw: RawPage, number: int, reason: str) -> PageContent | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pypdfium2.raw as pdfium_c
@@ -117,6 +118,23 @@ def read_text(textpage: object, space: PageSpace) -> TextLayer:
     return _Reader(native.address(textpage), space).read()
 
 
+def _mark_monospaced(words: Sequence[Word]) -> None:
+    """Fonts whose words all have the same width per letter are monospaced, whatever their flags say."""
+    widths: dict[str, list[float]] = {}
+    for word in words:
+        style = word.style
+        if style.turn == 0 and not style.mono and len(word.text) > 2 and word.text.isascii() and word.text.isalpha():
+            widths.setdefault(style.font, []).append((word.x1 - word.x0) / len(word.text) / style.size)
+    fixed = {
+        font
+        for font, ratios in widths.items()
+        if len(ratios) > 3 and 0.45 < min(ratios) and max(ratios) < 0.8 and max(ratios) - min(ratios) < 0.012
+    }
+    if fixed:
+        for word in words:
+            word.style.mono = word.style.mono or word.style.font in fixed
+
+
 class _Reader:
     def __init__(self, textpage: int, space: PageSpace) -> None:
         self._page = textpage
@@ -157,6 +175,7 @@ class _Reader:
                 vertical += len(word_text) if _VERTICAL_CJK.search(word_text) else 0
             if word.style.font == "?":
                 layer.unmapped += 1
+        _mark_monospaced(layer.words)
         layer.vertical = vertical > 0.4 * sum(len(w.text) for w in layer.words)
         return layer
 
