@@ -40,15 +40,13 @@ def plan(
 
     Access and metadata changes are applied here, at once. Memory is bounded by one batch.
     """
-    listed: Iterator[SourceFile | InputProblem] = (
-        entry for location in inputs for entry in write_path.inputs.list(location)
-    )
+    listed = (entry for location in inputs for entry in _list(write_path, location))
     while batch := list(islice(listed, BATCH)):
         files: list[SourceFile] = []
         fingerprints: list[str] = []
         for entry in batch:
             if isinstance(entry, InputProblem):
-                yield Receipt(entry.uri, "", "failed", stage="list", error_type=entry.error_type, message=entry.message)
+                yield _problem(entry)
                 continue
             try:
                 fingerprints.append(write_path.content_fingerprint(entry.filename, options.chunking_strategy))
@@ -58,6 +56,20 @@ def plan(
                 continue
             files.append(_with_options(entry, options))
         yield from _compare(write_path, knowledge_base_id, files, fingerprints, options)
+
+
+def _list(write_path: WritePath, location: str) -> Iterator[SourceFile | InputProblem]:
+    try:
+        yield from write_path.inputs.list(location)
+    except RagClusterError as error:  # becomes the location's row: the other inputs of the run go on
+        yield InputProblem(location, error.type, error.message)
+
+
+def _problem(problem: InputProblem) -> Receipt:
+    # Left out on purpose, by a rule that a person can read; anything else is a file that somebody wanted.
+    by_rule = problem.error_type.startswith("skipped_") or problem.error_type == "special_file"
+    outcome = "skipped" if by_rule else "failed"
+    return Receipt(problem.uri, "", outcome, stage="list", error_type=problem.error_type, message=problem.message)
 
 
 def _with_options(file: SourceFile, options: PlanOptions) -> SourceFile:

@@ -207,5 +207,5 @@ class Run:
 
 
 def _receipt(item: PlannedFile, outcome: str, message: str) -> Receipt:
-    error_type = "internal_error" if outcome == "failed" else None
+    error_type = {"failed": "internal_error", "skipped": "listed_twice"}.get(outcome)
     return Receipt(item.file.uri, item.document_id, outcome, stage="pipeline", error_type=error_type, message=message)

@@ -58,6 +58,19 @@ def test_what_cannot_be_listed_is_a_failed_row(bench: Bench) -> None:
     assert (receipt.outcome, receipt.stage) == ("failed", "list")
 
 
+def test_a_missing_input_does_not_stop_the_others(bench: Bench) -> None:
+    bench.write("a.txt", "one")
+    items = list(plan(bench.write_path, bench.base.id, [str(bench.folder / "missing"), str(bench.folder)]))
+    assert [type(item) for item in items] == [Receipt, PlannedFile]
+
+
+def test_a_broken_link_fails_and_a_hidden_file_is_skipped(bench: Bench) -> None:
+    (bench.folder / "link.txt").symlink_to(bench.folder / "nothing.txt")
+    bench.write(".hidden.txt", "not for the corpus")
+    outcomes = {name: item.outcome for name, item in planned(bench).items() if isinstance(item, Receipt)}
+    assert outcomes == {"link.txt": "failed", ".hidden.txt": "skipped"}
+
+
 def test_ingested_files_are_unchanged_until_their_content_or_the_chunking_changes(bench: Bench) -> None:
     bench.write("a.txt", "one")
     ingest(bench, "a.txt")
