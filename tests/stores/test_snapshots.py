@@ -1,0 +1,44 @@
+"""The snapshot file itself: readable by any Parquet reader, never torn, cheap."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from rag_cluster.errors import StoreUnavailableError
+from rag_cluster.stores.objects import FsspecObjectStore
+from rag_cluster.stores.snapshots import ParquetSnapshotStore
+from tests.contracts.test_snapshot_store import DOC, KB, VERSION, simple
+
+
+def file_of(tmp_path: Path) -> Path:
+    return tmp_path / KB / DOC / str(VERSION) / "snapshot/snapshot.parquet"
+
+
+def test_a_snapshot_is_one_zstd_parquet_file_with_a_row_group_per_part(tmp_path: Path) -> None:
+    snapshot = simple(chunks=600, per_parent=3)
+    ParquetSnapshotStore(FsspecObjectStore(str(tmp_path))).save(snapshot)
+    file = pq.ParquetFile(file_of(tmp_path))
+    assert file.num_row_groups == len(snapshot.parts) + 1
+    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    header = json.loads(file.schema_arrow.metadata[b"snapshot"])
+    assert header["filename"] == "报告.pdf"
+    assert header["warnings"] == ["page 3 could not be read"]
+
+
+def test_a_damaged_snapshot_is_an_error_not_a_shorter_document(tmp_path: Path) -> None:
+    store = ParquetSnapshotStore(FsspecObjectStore(str(tmp_path)))
+    store.save(simple())
+    content = file_of(tmp_path).read_bytes()
+    file_of(tmp_path).write_bytes(content[:-20])
+    with pytest.raises(StoreUnavailableError):
+        store.read_part(KB, simple().parts[0])
+
+
+def test_a_document_without_chunks_keeps_its_blocks(tmp_path: Path) -> None:
+    store = ParquetSnapshotStore(FsspecObjectStore(str(tmp_path)))
+    store.save(simple(chunks=0))
+    assert store.load(KB, DOC, VERSION) == simple(chunks=0)
