@@ -13,6 +13,8 @@ from pathlib import Path
 from typing import IO, Any
 from urllib.parse import unquote
 
+from lxml import etree
+
 from rag_cluster.domain.blocks import DocumentSource
 from rag_cluster.errors import CorruptDocumentError, EncryptedDocumentError, UnsupportedDocumentTypeError
 from rag_cluster.parsing.archive import check_archive, parse_xml
@@ -123,9 +125,8 @@ class Package:
         if b"purl.oclc.org" in content[:20_000]:
             content = _STRICT.sub(rb"http://schemas.openxmlformats.org/\1/2006/", content)
         root = parse_xml(content)
-        for node in list(root.iter()):
-            if not isinstance(node.tag, str):
-                _drop(node)
+        for node in list(root.iter(etree.Comment, etree.ProcessingInstruction, etree.Entity)):
+            _drop(node)
         return root
 
     def optional_xml(self, part: str | None) -> Any:

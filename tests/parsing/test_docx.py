@@ -115,7 +115,8 @@ def test_numbered_headings_show_their_number(tmp_path):
 
 @pytest.mark.parametrize(
     ("value", "style", "shown"),
-    [(4, "upperRoman", "IV"), (28, "lowerLetter", "bb"), (21, "chineseCountingThousand", "二十一"), (12, "chineseCounting", "十二"),
+    [(4, "upperRoman", "IV"), (28, "lowerLetter", "bb"), (21, "chineseCountingThousand", "二十一"),
+     (12, "chineseCounting", "十二"),
      (105, "chineseCountingThousand", "一百零五"), (3, "ideographTraditional", "丙"), (7, "decimalZero", "07"),
      (2, "decimalEnclosedCircle", "②"), (22, "ordinal", "22nd"), (110, "chineseCounting", "一百一十")],
 )  # fmt: skip
@@ -128,7 +129,8 @@ def test_insertions_are_in_and_deletions_moves_and_comments_out(tmp_path):
     body_xml(
         document,
         '<w:p><w:r><w:t xml:space="preserve">规模为</w:t></w:r><w:ins w:id="1"><w:r><w:t>五万</w:t></w:r></w:ins>'
-        '<w:del w:id="2"><w:r><w:delText>三万</w:delText></w:r></w:del><w:moveFrom w:id="3"><w:r><w:t>旧处</w:t></w:r></w:moveFrom>'
+        '<w:del w:id="2"><w:r><w:delText>三万</w:delText></w:r></w:del>'
+        '<w:moveFrom w:id="3"><w:r><w:t>旧处</w:t></w:r></w:moveFrom>'
         '<w:moveTo w:id="4"><w:r><w:t>吨</w:t></w:r></w:moveTo></w:p>',
     )
     assert texts(saved(document, tmp_path)) == ["规模为五万吨"]
@@ -164,7 +166,8 @@ def test_hidden_text_prompts_and_headers_are_out(tmp_path):
     document.add_paragraph().add_run("hidden").font.hidden = True
     body_xml(
         document,
-        "<w:sdt><w:sdtPr><w:showingPlcHdr/></w:sdtPr><w:sdtContent><w:p><w:r><w:t>Click here</w:t></w:r></w:p></w:sdtContent></w:sdt>"
+        "<w:sdt><w:sdtPr><w:showingPlcHdr/></w:sdtPr>"
+        "<w:sdtContent><w:p><w:r><w:t>Click here</w:t></w:r></w:p></w:sdtContent></w:sdt>"
         "<w:sdt><w:sdtPr/><w:sdtContent><w:p><w:r><w:t>filled</w:t></w:r></w:p></w:sdtContent></w:sdt>",
     )
     assert texts(saved(document, tmp_path)) == ["shown", "filled"]
@@ -285,7 +288,8 @@ def test_check_boxes_show_their_state(tmp_path):
     body_xml(
         document,
         f'<w:p><w:sdt><w:sdtPr><w14:checkbox {w14}><w14:checked w14:val="1"/></w14:checkbox></w:sdtPr><w:sdtContent>'
-        '<w:r><w:sym w:font="Wingdings" w:char="F0FE"/></w:r></w:sdtContent></w:sdt><w:r><w:t xml:space="preserve"> juice</w:t></w:r></w:p>',
+        '<w:r><w:sym w:font="Wingdings" w:char="F0FE"/></w:r></w:sdtContent></w:sdt>'
+        '<w:r><w:t xml:space="preserve"> juice</w:t></w:r></w:p>',
     )
     assert texts(saved(document, tmp_path)) == ["☒ juice"]
 
@@ -309,7 +313,9 @@ def with_parts(tmp_path: Path, body: str, parts: dict[str, bytes], links: str) -
     return path
 
 
-REL = '<Relationship Id="{}" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/{}" Target="{}"/>'
+REL = (
+    '<Relationship Id="{}" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/{}" Target="{}"/>'
+)
 
 
 def test_footnotes_stand_marked_behind_their_paragraph(tmp_path):
@@ -317,8 +323,13 @@ def test_footnotes_stand_marked_behind_their_paragraph(tmp_path):
         f'<w:footnotes {W}><w:footnote w:id="-1" w:type="separator"><w:p/></w:footnote><w:footnote w:id="7"><w:p><w:r>'
         "<w:footnoteRef/></w:r><w:r><w:t>按最高日计算。</w:t></w:r></w:p></w:footnote></w:footnotes>"
     )
-    body = '<w:p><w:r><w:t>规模</w:t></w:r><w:r><w:footnoteReference w:id="7"/></w:r></w:p><w:p><w:r><w:t>后文</w:t></w:r></w:p>'
-    path = with_parts(tmp_path, body, {"word/footnotes.xml": notes.encode()}, REL.format("n1", "footnotes", "footnotes.xml"))
+    body = (
+        '<w:p><w:r><w:t>规模</w:t></w:r><w:r><w:footnoteReference w:id="7"/></w:r></w:p>'
+        "<w:p><w:r><w:t>后文</w:t></w:r></w:p>"
+    )
+    path = with_parts(
+        tmp_path, body, {"word/footnotes.xml": notes.encode()}, REL.format("n1", "footnotes", "footnotes.xml")
+    )
     parsed = parse(path)
     assert texts(parsed) == ["规模[^1]", "[^1]: 按最高日计算。", "后文"]
     assert parsed.blocks[1].metadata["footnote"] == "1"
@@ -327,10 +338,14 @@ def test_footnotes_stand_marked_behind_their_paragraph(tmp_path):
 def test_embedded_html_is_read_in_place(tmp_path):
     html = (
         "<html><head><style>x{}</style></head><body><h2>Title</h2><p>Hello <b>you</b></p>"
-        "<table><tr><th>A</th><th>B</th></tr><tr><td colspan=2>both</td></tr></table><ul><li>item</li></ul></body></html>"
+        "<table><tr><th>A</th><th>B</th></tr><tr><td colspan=2>both</td></tr></table>"
+        "<ul><li>item</li></ul></body></html>"
     )
     path = with_parts(
-        tmp_path, '<w:altChunk r:id="h1"/>', {"word/chunk.html": html.encode()}, REL.format("h1", "aFChunk", "chunk.html")
+        tmp_path,
+        '<w:altChunk r:id="h1"/>',
+        {"word/chunk.html": html.encode()},
+        REL.format("h1", "aFChunk", "chunk.html"),
     )
     parsed = parse(path)
     assert [block.type.value for block in parsed.blocks] == ["heading", "text", "table", "list"]
@@ -406,7 +421,4 @@ def test_entities_are_never_expanded(tmp_path):
         return head + b'?><!DOCTYPE d [<!ENTITY e SYSTEM "file:///etc/passwd">]>' + rest.replace(b">x<", b">y&e;<")
 
     path = rewritten(tmp_path / "usual.docx", tmp_path / "bomb.docx", bomb)
-    try:
-        assert "root" not in "".join(texts(parse(path)))
-    except CorruptDocumentError:
-        pass
+    assert texts(parse(path)) == ["y"]

@@ -171,7 +171,9 @@ def test_titles_notes_and_stray_cells_are_text_with_their_cells(tmp_path):
 
 
 def test_figures_under_a_blank_row_keep_their_header(tmp_path):
-    book = sheet_with([["In millions", "2023", "2022"], [None, "sales", "sales"], [], ["Zone A", 12.5, 13], ["Zone B", 9, 8]])
+    book = sheet_with(
+        [["In millions", "2023", "2022"], [None, "sales", "sales"], [], ["Zone A", 12.5, 13], ["Zone B", 9, 8]]
+    )
     block = tables(saved(book, tmp_path))[0]
     assert (block.metadata["header_rows"], len(block.metadata["rows"])) == (2, 4)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
@@ -13,7 +14,9 @@ from rag_cluster.parsing.xlsx.sheet import Row, cell_range
 ROWS_PER_TABLE = 2000
 CELLS_PER_TABLE = 100_000
 MAX_HEADER_ROWS = 5
-SPARSE = 40
+MAX_CUTS = 12
+"""Of a band, one inside the other."""
+SPARSE = 20
 """Grid cells per filled one, above which a region is listed cell by cell instead of being drawn as a table."""
 _NOTE = re.compile(r"^(?:\(?[a-z0-9]{1,2}\)|\*|注|备注|说明|资料来源|来源|note|source)", re.IGNORECASE)
 _YEAR = re.compile(r"^(?:19|20)\d\d$")
@@ -143,19 +146,41 @@ def _grid(rows: Sequence[Row], columns: Sequence[int]) -> list[list[str]]:
     return [[row.cells.get(column, "") for column in columns] for row in rows]
 
 
-def _regions(rows: list[Row], hidden: Set[int]) -> Iterator[_Region]:
+def _regions(rows: list[Row], hidden: Set[int], depth: int = 0) -> Iterator[_Region]:
     """Cuts rows at blank columns, then at rows that are blank in those columns, until nothing is left to cut."""
     groups = _column_groups(rows, hidden)
-    if len(groups) == 1:
-        yield _Region(rows, groups[0][0], groups[0][-1])
+    if len(groups) == 1 or depth >= MAX_CUTS:
+        yield _Region(rows, groups[0][0], groups[-1][-1])
         return
-    for group in groups:
-        inside = [_cut(row, group[0], group[-1]) for row in rows]
-        for piece in _row_groups(inside):
+    for group, pieces in zip(groups, _pieces(rows, groups), strict=True):
+        for piece in pieces:
             if len(piece) == len(rows):
                 yield _Region(piece, group[0], group[-1])
             else:
-                yield from _regions(piece, hidden)
+                yield from _regions(piece, hidden, depth + 1)
+
+
+def _pieces(rows: Sequence[Row], groups: Sequence[Sequence[int]]) -> list[list[list[Row]]]:
+    """For each group of columns, runs of rows that are filled there. Each row is looked at once."""
+    starts = [group[0] for group in groups]
+    pieces: list[list[list[Row]]] = [[] for _ in groups]
+    ends = [-2] * len(groups)
+    for position, row in enumerate(rows):
+        columns: dict[int, list[int]] = {}
+        for column in row.cells:
+            columns.setdefault(bisect_right(starts, column) - 1, []).append(column)
+        for group, inside in columns.items():
+            if ends[group] != position - 1:
+                pieces[group].append([])
+            pieces[group][-1].append(_part(row, inside))
+            ends[group] = position
+    return pieces
+
+
+def _part(row: Row, columns: Sequence[int]) -> Row:
+    cells = {column: row.cells[column] for column in columns}
+    kept = cells.keys()
+    return Row(row.number, cells, row.numbers & kept, row.dates & kept, row.bold & kept, row.copies & kept, row.follows)
 
 
 def _column_groups(rows: Sequence[Row], hidden: Set[int]) -> list[list[int]]:
@@ -178,28 +203,6 @@ def _starts_table(rows: Sequence[Row], column: int, used: Sequence[int]) -> bool
     filled = [row for row in rows if column in row.cells]
     labels = [row for row in filled[1:] if column not in _figures(row) and any(map(str.isalpha, row.cells[column]))]
     return bool(filled[1:]) and len(labels) * 2 > len(filled[1:])
-
-
-def _cut(row: Row, left: int, right: int) -> Row:
-    def inside(columns: set[int]) -> set[int]:
-        return {column for column in columns if left <= column <= right}
-
-    cells = {column: text for column, text in row.cells.items() if left <= column <= right}
-    return Row(
-        row.number, cells, inside(row.numbers), inside(row.dates), inside(row.bold), inside(row.copies), row.follows
-    )
-
-
-def _row_groups(rows: Sequence[Row]) -> Iterator[list[Row]]:
-    group: list[Row] = []
-    for row in rows:
-        if row.cells:
-            group.append(row)
-        elif group:
-            yield group
-            group = []
-    if group:
-        yield group
 
 
 def _distinct(row: Row) -> int:
