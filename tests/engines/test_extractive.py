@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import ContextSource, GenerationRequest
@@ -158,3 +161,18 @@ def test_quotes_are_literal_and_never_endless() -> None:
 
 def test_the_same_text_is_one_unit() -> None:
     assert len(units_of([source(1, "Same words."), source(2, "Same words.")], sentences)) == 1
+
+
+PIECES = st.sampled_from(
+    ["| a | b |", "| --- | --- |", "|", "||", "```", "- item", "1. one", "", "A sentence. Another one!", "一句话。又一句？",
+     "x" * 900, "[来源 3](citation://3)", "![p](asset://a)", "\\|", "| 1 \\| 2 | 3 |", "\t", "citation://", "1,234.5%"]
+)  # fmt: skip
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(PIECES, max_size=12), st.sampled_from(["How many?", "多少？", "?", "What is a sentence?", "一句话"]))
+def test_any_evidence_gives_literal_quotes_with_marks_of_known_sources(lines: list[str], question: str) -> None:
+    text = "\n".join(lines)
+    found = asyncio.run(answer(question, source(1, text)))
+    assert "citation://3" not in found
+    assert bool(found) == bool(units_of([source(1, text)], sentences))
