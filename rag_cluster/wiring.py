@@ -309,7 +309,7 @@ class Services:
     async def readiness(self) -> dict[str, str]:
         """Dependency -> "ok" or what is wrong, each within `READINESS_TIMEOUT`."""
         names = ("postgres", "milvus", "objects")
-        checks = (self.database.ping, self.index.ping, self.objects.ping)
+        checks = (self.database.ping, self.index.ping, lambda: self.objects.exists("readiness"))
         results = await asyncio.gather(*(_checked(check) for check in checks))
         return dict(zip(names, results, strict=True))
 

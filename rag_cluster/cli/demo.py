@@ -53,7 +53,7 @@ def demo(
     with ExitStack() as stack:
         home = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rag-demo-")))
         settings = _settings(home, port)
-        say = (lambda text: None) if as_json else (lambda text: out.print(f"[bold cyan]▸[/] {text}"))
+        say = _silent if as_json else _announce
         say(f"starting PostgreSQL and Milvus Lite in {home}")
         services = local_services(settings)
         if data_dir is None:
@@ -88,6 +88,14 @@ def demo(
             out.print(f"\n[green]done[/] in {seconds} s. The endpoint listened on [bold]{endpoint}[/]")
         if keep:
             _serve_on(endpoint)
+
+
+def _announce(text: str) -> None:
+    out.print(f"[bold cyan]▸[/] {text}")
+
+
+def _silent(text: str) -> None:
+    """With --json only the last line is printed."""
 
 
 def _settings(home: Path, port: int | None) -> Settings:
