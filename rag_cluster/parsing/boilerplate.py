@@ -39,12 +39,16 @@ def is_hidden(element: Any) -> bool:
     return attributes.get("aria-hidden") == "true" or bool(_HIDDEN.search(attributes.get("style", "")))
 
 
+def is_decoration(element: Any) -> bool:
+    """Whether the element only serves the page's own handling: edit links, anchors, ways back from footnotes."""
+    names = element.get("class")
+    return bool(names) and bool(_ALWAYS.search(names))
+
+
 def is_boilerplate(element: Any) -> bool:
     """Whether a block element is page furniture."""
     tag = element.tag
     names = f"{element.get('class', '')} {element.get('id', '')}".strip()
-    if names and _ALWAYS.search(names):
-        return True
     if tag == "nav" or element.get("role") in _ROLES:
         return True
     if tag in ("header", "footer", "aside"):

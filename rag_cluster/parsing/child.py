@@ -15,12 +15,19 @@ import sys
 import traceback
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
-from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, InternalError, RagClusterError
+from rag_cluster.errors import (
+    CorruptDocumentError,
+    DocumentTooLargeError,
+    InternalError,
+    NotFoundError,
+    RagClusterError,
+)
 from rag_cluster.parsing.detection import check_content
 from rag_cluster.parsing.frames import Outcome, read_frame, write_frame
 from rag_cluster.parsing.registry import ParserRegistry
 
 PR_SET_PDEATHSIG = 1
+RECURSION = 20_000
 
 
 def parse_source(source: DocumentSource, registry: ParserRegistry) -> ParsedDocument:
@@ -47,6 +54,8 @@ def parse_outcome(source: DocumentSource, registry: ParserRegistry) -> Outcome:
         limit = registry.limits.memory_bytes
         too_large = DocumentTooLargeError(f"Parsing {source.filename!r} needs more than {limit} bytes of memory")
         return Outcome(None, too_large, "", resident_bytes(), exhausted=True)
+    except FileNotFoundError:
+        return Outcome(None, NotFoundError(f"There is no file {source.path!r}"), "", resident_bytes())
     except OSError as error:
         unread = InternalError(f"{source.filename!r} could not be read: {error}")
         return Outcome(None, unread, traceback.format_exc(limit=40), resident_bytes())
@@ -84,6 +93,8 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # Real pages nest elements deeper than the default allows; Python frames do not use the C stack.
+    sys.setrecursionlimit(RECURSION)
     try:
         registry, owner = read_frame(requests)
         confine(registry.limits.memory_bytes, owner)

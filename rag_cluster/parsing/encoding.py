@@ -34,6 +34,7 @@ _SUPERSETS = {
     "big5": "big5hkscs",
     "iso8859-9": "cp1254",
 }
+_MULTI_BYTE = {"gb18030", "cp932", "euc_jp", "big5hkscs", "cp949", "iso2022_jp", "johab"}
 _COMMON_CHINESE = set(
     "的一是不了在人有我他这个们中来上大为和国地到以说时要就出会可也你对生能而子那得于着下自之年过发后作里用道行所然家种事成方多经"
     "么去法学如都同现当没动面起看定天分还进好小部其些主样理心她本前开但因只从想实日军者意无力它与长把机十民第公此已工使情明性知全"
@@ -58,12 +59,15 @@ def decode_text(data: bytes, declared: str | None = None) -> tuple[str, str]:
             return data.decode(name, "replace").lstrip("\ufeff"), name
     if (wide := _wide(data)) is not None:
         return data.decode(wide, "replace"), wide
-    for name in filter(None, ("utf-8" if not declared else known(declared), "utf-8")):
+    stated = known(declared) if declared else None
+    # Bytes that are valid UTF-8 by chance are rare; single-byte encodings accept everything, so they come second.
+    order = (stated, "utf-8") if stated in _MULTI_BYTE else ("utf-8", stated)
+    for candidate in filter(None, order):
         try:
-            return data.decode(name), name
-        except (UnicodeDecodeError, LookupError):
+            return data.decode(candidate), candidate
+        except UnicodeDecodeError:
             continue
-    return _guess(data, known(declared) if declared else None)
+    return _guess(data, stated)
 
 
 def known(name: str) -> str | None:

@@ -48,7 +48,10 @@ class HtmlParser:
 
     def _blocks(self, source: DocumentSource, root: Any, *, keep_all: bool) -> BlockBuilder | None:
         builder = BlockBuilder(source)
-        HtmlWalker(builder, self._limits, keep_all=keep_all).walk(root)
+        try:
+            HtmlWalker(builder, self._limits, keep_all=keep_all).walk(root)
+        except RecursionError as error:
+            raise CorruptDocumentError(f"The elements of {source.filename!r} are nested too deeply") from error
         return builder if builder.has_blocks else None
 
 
@@ -58,7 +61,8 @@ def parse_html(text: str) -> Any:
 
     # Control characters end libxml2's reading; what they stand for is not text anyway.
     text = _CONTROLS.sub("", _XML_DECLARATION.sub("", text))
-    parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=False, remove_pis=True, remove_comments=True)
+    # huge_tree lifts the depth limit from 256 to 2048, beyond which the rest is lost; the size is limited already.
+    parser = etree.HTMLParser(encoding="utf-8", no_network=True, huge_tree=True, remove_pis=True, remove_comments=True)
     try:
         root = etree.fromstring(f"<!DOCTYPE html>{text}".encode("utf-8", "replace"), parser)
     except etree.XMLSyntaxError as error:

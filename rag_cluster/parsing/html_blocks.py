@@ -19,12 +19,14 @@ from urllib.parse import unquote_to_bytes
 from rag_cluster.domain.blocks import BlockType, SourceLocator
 from rag_cluster.errors import DocumentTooLargeError
 from rag_cluster.parsing.base import BlockBuilder
-from rag_cluster.parsing.boilerplate import DROPPED, is_boilerplate, is_hidden
+from rag_cluster.parsing.boilerplate import DROPPED, is_boilerplate, is_decoration, is_hidden
 from rag_cluster.parsing.html_tables import is_layout, table_grid
 from rag_cluster.parsing.limits import ParseLimits, check_image_size
 from rag_cluster.parsing.reading_order import CJK
 
 LINES = "data-rag-lines"
+ICON = 32
+"""Pixels: a linked picture that is not larger is decoration, whatever its alt text says."""
 BREAK = "\ue000"
 """A forced line break inside collected text; white space around it is collapsed like any other."""
 
@@ -88,21 +90,21 @@ class HtmlWalker:
     def walk(self, root: Any) -> None:
         """Everything below an element, and its own text."""
         self._children(root)
-        self._close(self._frames[0])
+        self._paragraph()
 
     # -- elements ------------------------------------------------------------------------------------------------
 
     def _element(self, element: Any) -> None:
         tag = element.tag
-        if not isinstance(tag, str) or tag in DROPPED or is_hidden(element):
+        if not isinstance(tag, str) or tag in DROPPED or is_hidden(element) or is_decoration(element):
             return
         if not self._keep_all and is_boilerplate(element):
             self._paragraph()
             return
-        if lines := _lines_of(element):
-            self._lines = lines
         if tag in BLOCK_TAGS:
             self._paragraph()
+        self._lines = _lines_of(element) or self._lines
+        if tag in BLOCK_TAGS:
             if tag == "p" and self._only_code(element):
                 self._code(element)
                 return
@@ -126,7 +128,7 @@ class HtmlWalker:
         elif tag == "img":
             self._images.append(element)
         elif tag == "input":
-            if element.get("type") == "checkbox":
+            if element.get("type") == "checkbox" and next(element.iterancestors("li", "td"), None) is not None:
                 self._inline.append("[x] " if "checked" in element.attrib else "[ ] ")
         elif tag == "math":
             self._inline.append(_formula(element))
@@ -234,7 +236,8 @@ class HtmlWalker:
             if not text and found:
                 text = " ".join(image.get("alt", "") for image in found).strip()
             images.extend(image for image in found if text != (image.get("alt") or "").strip())
-            nested.extend(_outermost_tables(cell))
+            if not self._collecting:
+                nested.extend(_outermost_tables(cell))
             return text
 
         rows, header_rows = table_grid(element, cell_text)
@@ -313,7 +316,7 @@ class HtmlWalker:
         caption, text = (caption, alt if alt and alt not in caption else "") if caption else (alt, "")
         if source.startswith("data:image/") and self._embedded(source, caption, text):
             return
-        if len(caption) > 1:
+        if len(caption) > 1 and not _is_icon(element):
             self._builder.picture(caption, text=text, locator=self._locator())
 
     def _embedded(self, source: str, caption: str, text: str) -> bool:
@@ -361,6 +364,11 @@ class _Sink(BlockBuilder):
         """A table inside a cell: a line per row."""
         for row in rows:
             self.add(BlockType.TEXT, " | ".join(cell for cell in row if cell))
+
+
+def _is_icon(image: Any) -> bool:
+    sizes = [image.get(name, "").removesuffix("px") for name in ("width", "height")]
+    return all(size.isascii() and size.isdigit() and int(size[:6]) <= ICON for size in sizes)
 
 
 def _tidy(text: str) -> str:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
+from pathlib import Path
 
 from rag_cluster.errors import DocumentTooLargeError, EmptyDocumentError
 
@@ -34,7 +34,7 @@ class ParseLimits:
 
 def check_file_size(path: str, filename: str, limits: ParseLimits) -> int:
     """The file's size in bytes. EmptyDocumentError at zero, DocumentTooLargeError above the limit."""
-    size = os.stat(path).st_size
+    size = Path(path).stat().st_size
     if size == 0:
         raise EmptyDocumentError(f"{filename!r} holds no bytes")
     if size > limits.max_file_bytes:

@@ -45,7 +45,7 @@ def _markdown() -> Any:
     from mdit_py_plugins.footnote import footnote_plugin
     from mdit_py_plugins.front_matter import front_matter_plugin
 
-    markdown = MarkdownIt("commonmark", {"maxNesting": 60}).enable(["table", "strikethrough"])
+    markdown = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
     return markdown.use(front_matter_plugin).use(footnote_plugin)
 
 

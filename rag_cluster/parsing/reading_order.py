@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from statistics import median
 
 from rag_cluster.domain.blocks import BBox
@@ -162,7 +163,7 @@ def _groups(rows: list[list[RecognizedLine]]) -> list[list[list[RecognizedLine]]
     left = min(row[0].bbox[0] for row in rows)
     right = max(row[-1].bbox[2] for row in rows)
     groups = [[rows[0]]]
-    for above, row in zip(rows, rows[1:], strict=False):
+    for above, row in pairwise(rows):
         if _starts_paragraph(above, row, left, right):
             groups.append([row])
         else:
@@ -193,12 +194,12 @@ def _starts_paragraph(above: list[RecognizedLine], row: list[RecognizedLine], le
 
 def _tabular(row: list[RecognizedLine]) -> bool:
     """Whether wide gaps separate the pieces of a row."""
-    return any(b.bbox[0] - a.bbox[2] > 1.5 * _height(a) for a, b in zip(row, row[1:], strict=False))
+    return any(b.bbox[0] - a.bbox[2] > 1.5 * _height(a) for a, b in pairwise(row))
 
 
 def _row_text(row: list[RecognizedLine]) -> str:
     out = row[0].text.strip()
-    for a, b in zip(row, row[1:], strict=False):
+    for a, b in pairwise(row):
         wide = b.bbox[0] - a.bbox[2] > 1.5 * _height(a)
         out = f"{out}  {b.text.strip()}" if wide else join_lines([out, b.text])
     return out

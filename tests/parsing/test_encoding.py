@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+import pytest
+
+from rag_cluster.parsing.encoding import decode_text
+
+TEXTS = {
+    "gb18030": [
+        "你好",
+        "泵",
+        "编号,名称\n1,减压阀",
+        "这是一个测试。",
+        "姓名,年龄\n张三,20\n李四,30",
+        "㐀㐁、𠮷、𣗋、€。生僻字检验，值班员应每两小时巡视一次泵房",
+        "abc 第一章 def",
+    ],
+    "cp932": ["名前,年齢,住所\n佐藤太郎,30,東京", "こんにちは", "東京都", "日本語のテキスト。", "髙橋淳", "カタカナ"],
+    "big5": ["繁體中文測試", "姓名,年齡\n張三,20"],
+    "euc_jp": ["こんにちは世界", "日本語のテキストです。"],
+    "cp949": ["안녕하세요 세계", "이름,나이\n김철수,30"],
+    "cp1252": ["Die schöne Frau", "café", "L'été était très chaud", "“quoted” – it’s 5 €", "Größe;Maß\nä;ö"],
+    "cp1251": ["Привет, как дела? Это простой русский текст для проверки кодировки."],
+    "koi8-r": ["Привет, как дела? Это простой русский текст для проверки кодировки."],
+    "iso8859-2": ["Příliš žluťoučký kůň úpěl ďábelské ódy. Zażółć gęślą jaźń"],
+    "utf-8": ["plain", "中文 and ümlaut 😀"],
+    "utf-8-sig": ["中文"],
+    "utf-16": ["Hello 中文"],
+    "utf-16-le": ["Hello world"],
+    "utf-16-be": ["Hello world"],
+}
+
+
+@pytest.mark.parametrize(("encoding", "text"), [(name, text) for name, texts in TEXTS.items() for text in texts])
+def test_text_without_a_declared_encoding_is_decoded(encoding: str, text: str) -> None:
+    assert decode_text(text.encode(encoding))[0] == text
+
+
+def test_a_declared_gb2312_is_read_as_its_superset() -> None:
+    assert decode_text("玥湖泵站".encode("gbk"), "gb2312")[0] == "玥湖泵站"
+
+
+def test_a_wrong_declaration_does_not_win_over_valid_utf8() -> None:
+    assert (
+        decode_text("中文，标点".encode(), "ascii")[0] != "" and decode_text("中文".encode(), "nonsense")[0] == "中文"
+    )
+
+
+def test_a_declared_encoding_survives_one_broken_byte() -> None:
+    text, encoding = decode_text("值班员应每两小时巡视一次泵房。".encode() * 40 + b"\xff", "utf-8")
+    assert encoding == "utf-8" and text.count("\ufffd") == 1
+
+
+def test_long_ascii_before_the_first_chinese_character_does_not_hide_it() -> None:
+    data = b"plain line\n" * 20_000 + "供水调度值班手册，记录出口压力与流量。\n".encode("gb18030")
+    assert decode_text(data)[1] == "gb18030"
+
+
+@pytest.mark.parametrize("data", [b"", b"\x00", bytes(range(256)), b"\xff\xfe", b"\xff" * 1000])
+def test_any_bytes_give_some_text(data: bytes) -> None:
+    assert isinstance(decode_text(data)[0], str)
