@@ -18,7 +18,7 @@ _HIDDEN = 2 | 32
 """Flags Hidden and NoView."""
 
 
-def words(page: Any, space: PageSpace, present: Sequence[Word]) -> list[Word]:
+def annotation_words(page: Any, space: PageSpace, present: Sequence[Word]) -> list[Word]:
     """One word per line of annotation text, placed in its box; [] for most pages."""
     out: list[Word] = []
     for text, box in _texts(page, space):

@@ -33,10 +33,12 @@ def _nearest(
     caption: Paragraph, around: Sequence[Paragraph | PlacedTable | Figure | OcrText]
 ) -> Figure | PlacedTable | None:
     box = union(line.frame.leave(line.box) for line in caption.lines)
+    from rag_cluster.parsing.pdf.page import PlacedTable
+
     best: tuple[float, Figure | PlacedTable] | None = None
     of_table = caption.text[:1] in "表附" or caption.text.lower().startswith(("tab", "exhibit"))
     for part in around:
-        if isinstance(part, Paragraph) or not hasattr(part, "caption") or part.page != caption.pages[0]:
+        if not isinstance(part, (Figure, PlacedTable)) or part.page != caption.pages[0]:
             continue
         if of_table == isinstance(part, Figure):
             continue

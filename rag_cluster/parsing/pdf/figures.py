@@ -70,12 +70,24 @@ def extract(document: Any, page: Any, space: PageSpace, picture: Picture, limits
     jpeg = _jpeg(picture, space, limits)
     if jpeg is not None:
         return jpeg
-    image = render(page, space, RENDER_SCALE, limits, picture.box)
+    image = render(page, space, _scale(picture), limits, picture.box)
     if image is None or image.width < 8 or image.height < 8 or _blank(image):
         return None
     out = io.BytesIO()
-    image.save(out, "PNG", compress_level=3)
+    image.save(out, "PNG", compress_level=1)
     return Figure(picture.box, out.getvalue(), "image/png", image.width, image.height)
+
+
+def _scale(picture: Picture) -> float:
+    """Pixels per point: the picture's own resolution, between 1 and RENDER_SCALE."""
+    if not picture.handle:
+        return RENDER_SCALE
+    width, height = ctypes.c_uint(), ctypes.c_uint()
+    handle = ctypes.cast(picture.handle, pdfium_c.FPDF_PAGEOBJECT)
+    if not pdfium_c.FPDFImageObj_GetImagePixelSize(handle, width, height):
+        return RENDER_SCALE
+    shown = max(picture.box[2] - picture.box[0], picture.box[3] - picture.box[1], 1.0)
+    return min(max(max(width.value, height.value) / shown, 1.0), RENDER_SCALE)
 
 
 def _jpeg(picture: Picture, space: PageSpace, limits: ParseLimits) -> Figure | None:

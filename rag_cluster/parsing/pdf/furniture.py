@@ -32,8 +32,9 @@ def remove(pages: Sequence[PageContent]) -> None:
     for page in pages:
         for line in margins[page.number]:
             place = _place(page, line)
-            for key in _keys(line, page.number):
-                places[key].append((page.number, place))
+            for text in {line.text, *line.parts}:
+                for key in _keys(text, page.number):
+                    places[key].append((page.number, place))
     enough = 2 if len(pages) < 8 else 3
     repeated = {key: marks for key, marks in places.items() if len({p for p, _ in marks}) >= enough}
     for page in pages:
@@ -46,9 +47,9 @@ def _other(page: PageContent) -> int:
     return sum(not isinstance(item, Line) for item in page.items)
 
 
-def _keys(line: Line, page: int) -> Iterator[_Key]:
-    """The line itself, and for each number in it the line without that number and how far it is from the page's."""
-    text = re.sub(r"\s+", "", line.text.lower())
+def _keys(text: str, page: int) -> Iterator[_Key]:
+    """The text itself, and for each number in it the text without that number and how far it is from the page's."""
+    text = re.sub(r"\s+", "", text.lower())
     numbers = [int(n) for n in _NUMBER.findall(text)[:12] if len(n) < 12]
     letters = "".join(sorted(_NUMBER.sub("", text)))
     yield (letters, tuple(sorted(numbers)), None)
@@ -59,12 +60,20 @@ def _keys(line: Line, page: int) -> Iterator[_Key]:
 
 
 def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[int, float]]], enough: int) -> bool:
+    """Whether the line repeats, or most of the pieces that make it up (a footer beside a page number)."""
     place = _place(page, line)
-    return any(
-        len({number for number, other in repeated[key] if abs(other - place) < NEAR}) >= enough
-        for key in _keys(line, page.number)
-        if key in repeated
-    )
+
+    def repeats(text: str) -> bool:
+        return any(
+            len({number for number, other in repeated[key] if abs(other - place) < NEAR}) >= enough
+            for key in _keys(text, page.number)
+            if key in repeated
+        )
+
+    if repeats(line.text):
+        return True
+    found = sum(len(part) for part in line.parts if repeats(part))
+    return found > 0.45 * len(line.text)
 
 
 def _margin_lines(page: PageContent) -> list[Line]:

@@ -11,9 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pypdfium2.raw as pdfium_c
 
 from rag_cluster.domain.blocks import BBox
+
+Array = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,10 @@ class PageSpace:
         """Of the page as displayed, in points."""
         return self.unit * ((self.right - self.left) if self.rotation % 2 else (self.top - self.bottom))
 
+    def boxes(self, left: Array, bottom: Array, right: Array, top: Array) -> Array:
+        """`box` for arrays of n; shape (n, 4)."""
+        return np.stack(self.box(left, bottom, right, top), axis=1)  # type: ignore[arg-type]
+
     def box(self, left: float, bottom: float, right: float, top: float) -> BBox:
         """A user space rectangle as (x0, y0, x1, y1) of the displayed page."""
         k = self.unit
@@ -59,11 +67,6 @@ class PageSpace:
                 (top - self.bottom) * k,
             )
         return ((self.top - top) * k, (self.right - right) * k, (self.top - bottom) * k, (self.right - left) * k)
-
-    def shows(self, box: BBox) -> bool:
-        """Whether the middle of a displayed box lies on the page."""
-        x, y = (box[0] + box[2]) / 2, (box[1] + box[3]) / 2
-        return -1 <= x <= self.width + 1 and -1 <= y <= self.height + 1
 
 
 def page_space(page: Any, unit: float = 1.0) -> PageSpace:

@@ -101,7 +101,12 @@ def _looks_like_heading(
     paragraph: Paragraph, body: float, body_bold: bool, paragraphs: Sequence[Paragraph], index: int
 ) -> bool:
     text, first = full_text(paragraph), paragraph.first
-    if paragraph.kind not in (BlockType.TEXT, BlockType.LIST) or len(paragraph.lines) > 4 or paragraph.metadata:
+    if (
+        paragraph.kind not in (BlockType.TEXT, BlockType.LIST)
+        or len(paragraph.lines) > 4
+        or paragraph.metadata
+        or first.mono
+    ):
         return False
     letters = len(_LETTER.findall(text))
     limit = 60 if len(_CJK.findall(text)) > 0.3 * len(text) else 160
@@ -121,7 +126,7 @@ def _typography(text: str, ratio: float, bold: bool, italic: bool, paragraph: Pa
     ends = text.rstrip().endswith((".", "。", ",", "，", ";", "；"))
     if ratio >= 1.15:
         return not (ends and len(text) > 90)
-    if ratio < 0.94:
+    if ratio < (0.85 if bold and numbered else 0.94):
         return False
     if bold:
         return not ends or numbered or (len(text) < 80 and len(paragraph.lines) == 1 and text[-1] == ".")

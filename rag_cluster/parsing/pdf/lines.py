@@ -118,13 +118,13 @@ class Line:
     """
 
     __slots__ = (
-        "bold", "box", "chars", "color", "font", "frame", "hyphen", "italic", "lead", "mcid", "mono", "pieces", "region",
+        "bold", "box", "chars", "color", "font", "frame", "hyphen", "italic", "lead", "mcid", "mono", "parts", "region",
         "size", "text",
     )  # fmt: skip
 
     def __init__(self, pieces: Sequence[Segment], frame: Frame, region: int) -> None:
         words = [w for s in pieces for w in s.words]
-        self.pieces = len(pieces)
+        self.parts = tuple(s.text for s in pieces) if len(pieces) > 1 else ()
         self.text = join_words(words)
         self.box: BBox = (
             min(s.x0 for s in pieces), min(s.y0 for s in pieces), max(s.x1 for s in pieces), max(s.y1 for s in pieces),
@@ -132,7 +132,7 @@ class Line:
         self.frame = frame
         self.region = region
         self.hyphen = words[-1].hyphen or (len(words[-1].text) > 1 and words[-1].text[-1] in "-\u2010")
-        self.lead = words[1].x0 if len(words) > 1 else self.box[0]
+        self.lead = _lead(words)
         """Where the text after the first word starts: the hanging indent of a list item."""
         weights: dict[int, int] = {}
         styles = {}
@@ -151,6 +151,15 @@ class Line:
     def height(self) -> float:
         """Of the box."""
         return self.box[3] - self.box[1]
+
+
+def _lead(words: Sequence[Word]) -> float:
+    """Where the second word starts; inside a run by its share of the run's characters."""
+    first = words[0]
+    blank = first.text.find(" ")
+    if blank > 0:
+        return first.x0 + (first.x1 - first.x0) * (blank + 1) / len(first.text)
+    return words[1].x0 if len(words) > 1 else first.x0
 
 
 def rows(pieces: Sequence[Segment]) -> list[list[Segment]]:

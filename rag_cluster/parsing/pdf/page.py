@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.pdf import alignment, annotations, document, figures, rules, tables
+from rag_cluster.parsing.pdf import alignment, document, figures, rules, tables
+from rag_cluster.parsing.pdf.annotations import annotation_words
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
 from rag_cluster.parsing.pdf.layout import Obstacle, regions
@@ -81,7 +81,7 @@ def read(page: Any) -> RawPage:
         textpage.close()
     shapes = read_shapes(page, space)
     words = _visible(layer.words, shapes, space)
-    words += annotations.words(page, space, words)
+    words += annotation_words(page, space, words)
     return RawPage(space, layer, shapes, words)
 
 
@@ -135,7 +135,8 @@ def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits)
     for turn in sorted(groups, key=lambda t: (t != content.turn, t)):
         frame = Frame(turn, space.width, space.height)
         main = turn == content.turn
-        part = _Part(frame, groups[turn], raw.shapes if main else Shapes(), pictures if main else [], region, number)
+        part = _Part(frame, raw.layer, groups[turn], raw.shapes if main else Shapes(), pictures if main else [])
+        part.page, part.region = number, region
         content.items += part.items()
         region = part.region
     if not groups:
@@ -159,11 +160,11 @@ class _Part:
     """The words of one reading direction, laid out in their own frame."""
 
     def __init__(
-        self, frame: Frame, words: list[Word], shapes: Shapes, pictures: Sequence[Figure], region: int, page: int
+        self, frame: Frame, layer: TextLayer, words: list[Word], shapes: Shapes, pictures: Sequence[Figure]
     ) -> None:
         self.frame = frame
-        self.region = region
-        self._page = page
+        self.region = self.page = 0
+        self._layer = layer
         if frame.turn:
             for word in words:
                 word.x0, word.y0, word.x1, word.y1 = frame.enter((word.x0, word.y0, word.x1, word.y1))
@@ -188,6 +189,7 @@ class _Part:
         words, found = self._words, []
         for grid in rules.find_grids(self._shapes):
             x0, y0, x1, y1 = grid.box
+            words = self._cut_runs(words, grid.xs, y0, y1)
             inside = [w for w in words if x0 <= (w.x0 + w.x1) / 2 <= x1 and y0 <= (w.y0 + w.y1) / 2 <= y1]
             if not inside:
                 continue
@@ -199,6 +201,24 @@ class _Part:
             taken = {id(w) for w in inside} - back
             words = [w for w in words if id(w) not in taken]
         return words, found
+
+    def _cut_runs(self, words: list[Word], xs: Sequence[float], top: float, bottom: float) -> list[Word]:
+        """Runs that cross a column boundary as single words."""
+        out: list[Word] = []
+        for word in words:
+            if (
+                word.members[1] - word.members[0] > 1
+                and top <= (word.y0 + word.y1) / 2 <= bottom
+                and any(word.x0 + 1 < x < word.x1 - 1 for x in xs)
+            ):
+                for single in self._layer.split(word):
+                    single.x0, single.y0, single.x1, single.y1 = self.frame.enter(
+                        (single.x0, single.y0, single.x1, single.y1)
+                    )
+                    out.append(single)
+            else:
+                out.append(word)
+        return out
 
     def _aligned_tables(self, pieces: list[Segment]) -> tuple[list[Segment], list[Table]]:
         """(segments outside of tables, tables that fill whole rows of the page)"""
@@ -218,7 +238,7 @@ class _Part:
         for table_or_row in alignment.find_tables(rows(pieces), self._shapes):
             if isinstance(table_or_row, Table):
                 bands.append(
-                    (table_or_row.box[1], PlacedTable(table_or_row, self.frame.leave(table_or_row.box), self._page))
+                    (table_or_row.box[1], PlacedTable(table_or_row, self.frame.leave(table_or_row.box), self.page))
                 )
             else:
                 line = Line(table_or_row, self.frame, self.region)
@@ -226,24 +246,8 @@ class _Part:
         for obstacle in obstacles:
             content = obstacle.content
             if isinstance(content, Table):
-                bands.append((obstacle.y0, PlacedTable(content, self.frame.leave(content.box), self._page)))
+                bands.append((obstacle.y0, PlacedTable(content, self.frame.leave(content.box), self.page)))
             elif isinstance(content, Figure):
                 bands.append((obstacle.y0, content))
         bands.sort(key=lambda band: band[0])
         return [item for _, item in bands]
-
-
-def text_statistics(words: Sequence[Word]) -> Counter[str]:
-    """Counts of kinds of characters, for telling readable text from garbage."""
-    counts: Counter[str] = Counter()
-    for word in words:
-        for char in word.text if len(word.text) < 200 else word.text[:200]:
-            code = ord(char)
-            kind = (
-                "private" if 0xE000 <= code <= 0xF8FF or code in (0xFFFD, 0xFFFF) or code < 32
-                else "latin1" if 0xA1 <= code <= 0xFF
-                else "letter" if char.isalpha()
-                else "other"
-            )  # fmt: skip
-            counts[kind] += 1
-    return counts

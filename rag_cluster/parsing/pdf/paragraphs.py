@@ -16,6 +16,8 @@ NUMBER = re.compile(
     r"^(\(?\d{1,3}[.)](?=\s)|\(?[a-zA-Z][.)](?=\s)|\([a-zA-Z]\)|\(?[ivxIVX]{1,5}[.)](?=\s)"
     r"|[（(][一二三四五六七八九十\d]{1,3}[）)]|[①-⑳]|[一二三四五六七八九十]{1,3}、|\d{1,2}、)\s*"
 )
+_HYPHENATED = re.compile(r"[^\W\d_][-\u2010]$")
+_SMALL_LETTER = re.compile(r"[^\W\d_A-Z]")
 _TIGHT = "/)]-~%,.;:"
 _LEADER_END = re.compile(r"(?:[.·…]\s*){4,}\s*[\divxlc]*$", re.IGNORECASE)
 _SENTENCE_END = re.compile(r"[.!?:;。！？；：…][\"'”’)）」』\]]*\d{0,2}$")
@@ -43,20 +45,28 @@ class Paragraph:
 
 def join_texts(texts: Iterable[str]) -> str:
     """Lines as running text: no blank between CJK characters, a line-end hyphen before a small letter undone."""
-    out = ""
+    parts: list[str] = []
     for text in texts:
         text = text.strip()
-        if not out or not text or (_CJK_END.search(out) and _CJK_START.match(text)):
-            out += text
-        elif (_CJK_END.search(out) and text[0] in _TIGHT) or (out[-1] in "/([-~" and _CJK_START.match(text)):
-            out += text
-        elif re.search(r"[^\W\d_][-\u2010]$", out) and re.match(r"[^\W\d_A-Z]", text):
-            out = out[:-1] + text
-        elif re.search(r"[\w)/][-\u2010/–]$", out) and re.match(r"\w", text) and not out.endswith(("–",)):
-            out += text
-        else:
-            out += " " + text
-    return out
+        if not text:
+            continue
+        if parts:
+            tail = parts[-1][-2:]
+            if _HYPHENATED.match(tail) and _SMALL_LETTER.match(text):
+                parts[-1] = parts[-1][:-1]
+            elif not _joined(tail, text):
+                parts.append(" ")
+        parts.append(text)
+    return "".join(parts)
+
+
+def _joined(tail: str, text: str) -> bool:
+    """Whether no blank comes between a line's end and the next line."""
+    last, first = tail[-1], text[0]
+    if last.isascii() and first.isascii():
+        return last in "-/" and len(tail) > 1 and tail[0].isalnum() and first.isalnum()
+    before, after = _CJK_END.match(last) is not None, _CJK_START.match(first) is not None
+    return (before and after) or (before and first in _TIGHT) or (after and last in "/([-~")
 
 
 def split_marker(text: str) -> tuple[str, str]:
@@ -119,12 +129,12 @@ def _starts(par: Paragraph, line: Line, left: float, right: float, pitch: float,
         return True
     if step > 1.25 * pitch + 0.05 * em and step > 1.15 * em:
         return True
-    if _LEADER_END.search(last.text):
+    if _LEADER_END.search(last.text[-40:]):
         return True
     short = right - last.box[2] > max(3.0 * em, 0.1 * (right - left))
     if line.bold != last.bold and (short or (last.bold and step > 1.1 * pitch)):
         return True
-    ended = _SENTENCE_END.search(last.text) is not None
+    ended = _SENTENCE_END.search(last.text[-8:]) is not None
     marker = split_marker(line.text)[0]
     if marker and (
         BULLET.match(line.text) or ended or short or par.kind is BlockType.LIST or line.box[0] > last.box[0] + 0.8 * em
@@ -217,8 +227,8 @@ def continues(before: Paragraph, after: Paragraph) -> bool:
         return False
     if a.hyphen:
         return True
-    if _SENTENCE_END.search(before.text):
+    if _SENTENCE_END.search(before.text[-8:]):
         return False
-    if _CJK_END.search(before.text) and _CJK_START.match(after.text):
+    if _CJK_END.search(before.text[-1:]) and _CJK_START.match(after.text):
         return len(before.text) > 20 and abs(before.lines[0].size - b.size) < 0.1
     return _SMALL_START.match(after.text) is not None or before.text.endswith((",", "，", "、"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 
 from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.limits import ParseLimits
@@ -10,11 +11,13 @@ from rag_cluster.parsing.ocr import OcrMode, recognize_page
 from rag_cluster.parsing.pdf import figures
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import area
-from rag_cluster.parsing.pdf.page import OcrText, PageContent, RawPage, picture_share, text_statistics
+from rag_cluster.parsing.pdf.page import OcrText, PageContent, RawPage, picture_share
 
 FEW_CHARACTERS = 24
 """Below this a page with a large picture counts as a page without text."""
 DPI = 200
+_PRIVATE = re.compile("[\x00-\x1f\ue000-\uf8ff\ufffd\uffff]")
+_LATIN1 = re.compile("[\xa1-\xff]")
 
 
 class Scans:
@@ -75,9 +78,11 @@ def _garbage(raw: RawPage, characters: int) -> str:
     unmapped = sum(len(w.text) for w in words if w.style.font == "?")
     if unmapped > 0.4 * characters and characters > 8:
         return "has fonts without Unicode mapping"
-    counts = text_statistics(words)
-    if counts["private"] > 0.3 * characters and characters > 8:
+    text = "".join(w.text for w in words)
+    if text.isascii():
+        return ""
+    if len(_PRIVATE.findall(text)) > 0.3 * characters and characters > 8:
         return "has a text layer of private characters"
-    if counts["latin1"] > 0.45 * characters and characters > 40:
+    if len(_LATIN1.findall(text)) > 0.45 * characters and characters > 40:
         return "has a text layer in a wrong encoding"
     return ""

@@ -103,7 +103,7 @@ class _Reader:
                 self.shapes.pictures.append(Picture(box, handle, depth > 0))
         elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth < 6:
             native.object_matrix(handle, self._matrix.address)
-            inner = _multiply(tuple(self._matrix.values), matrix)  # type: ignore[arg-type]
+            inner = _multiply(tuple(self._matrix.values), matrix)
             for i in range(max(native.form_object_count(handle), 0)):
                 self.object(native.form_object(handle, i), inner, depth + 1)
 
@@ -194,7 +194,7 @@ class _Reader:
             self.shapes.drawings.append(box)
             return
         native.object_matrix(handle, self._matrix.address)
-        full = _multiply(tuple(self._matrix.values), matrix)  # type: ignore[arg-type]
+        full = _multiply(tuple(self._matrix.values), matrix)
         placed = [(kind, *_apply(full, x, y)) for kind, x, y in points]
         rules: list[BBox] = []
         for before, point in zip(placed, placed[1:], strict=False):

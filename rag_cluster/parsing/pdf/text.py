@@ -7,18 +7,23 @@ character. Boxes are in the space of the page as displayed: points, top-left ori
 from __future__ import annotations
 
 import ctypes
+import itertools
 import math
 import re
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import pypdfium2.raw as pdfium_c
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf import native
-from rag_cluster.parsing.pdf.geometry import PageSpace
+from rag_cluster.parsing.pdf.geometry import Array, PageSpace
 
 _WORD = re.compile("[^\\s\x00-\x1f\x7f\u00ad\u200b\u2028\ufeff\ufffe\uffff]+(?:[\x02\u00ad\ufffe](?=[^\\s]))?")
+_BULLET = re.compile("(?:(?<=\\n)|^)[\x01-\x08\x0e-\x1f](?=\\s)")
+"""A glyph without Unicode at the start of a line: a bullet, by its place."""
 _SOFT = "\x02\u00ad\ufffe"
 _BOLD = re.compile(
     r"bold|black|heavy|semib|demi|[-,]bd|CMBX|CMSSBX|SFBX|[-_]Medi(?:$|Ital)|\bMedi\b|-B$", re.IGNORECASE
@@ -27,8 +32,11 @@ _MONO = re.compile(
     r"mono|cour|consol|CMTT|SFTT|typewriter|menlo|inconsol|fixed|letter ?gothic|lucidasanstyp", re.IGNORECASE
 )
 _ITALIC = re.compile(r"ital|obli|slant|[-,]It$|CMTI|CMSL", re.IGNORECASE)
+_LETTERS = re.compile(r"[A-Za-z ]+$")
 _VERTICAL_CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u30ff]")
 _LAM_ALEF = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
+
+_CJK_BLANK = re.compile("(?<=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]) (?=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef])")
 
 SLANTED = -1
 """`Style.turn` of text that runs neither along nor across the page."""
@@ -56,11 +64,21 @@ class Style:
 
 
 class Word:
-    """Characters without blanks between them. Slotted and mutable: a page has many."""
+    """A run: words of one text object side by side, with single blanks between them. A page has many."""
 
-    __slots__ = ("hyphen", "order", "space", "style", "text", "x0", "x1", "y0", "y1")
+    __slots__ = ("hyphen", "members", "order", "space", "style", "text", "x0", "x1", "y0", "y1")
 
-    def __init__(self, text: str, box: BBox, style: Style, space: bool, hyphen: bool, order: int) -> None:
+    def __init__(
+        self,
+        text: str,
+        box: BBox,
+        style: Style,
+        space: bool,
+        hyphen: bool,
+        order: int,
+        members: tuple[int, int] = (0, 0),
+    ) -> None:
+        self.members = members
         self.text = text
         self.order = order
         """Position in the text layer."""
@@ -73,15 +91,41 @@ class Word:
 
 
 @dataclass(slots=True)
+class _Source:
+    """What runs are made of: per word its span in the text, hyphenation mark, text object and displayed box."""
+
+    text: str
+    spans: list[tuple[int, int]]
+    soft: list[bool]
+    handles: list[int | None]
+    boxes: Array
+
+
+@dataclass(slots=True)
 class TextLayer:
-    """A page's words in the order of the content stream, without duplicates."""
+    """A page's runs in the order of the content stream, without duplicates."""
 
     words: list[Word]
     characters: int = 0
-    unmapped: int = 0
-    """Words whose font has no usable Unicode mapping."""
     vertical: bool = False
     """Most words run from top to bottom (Chinese and Japanese vertical writing)."""
+    source: _Source | None = None
+
+    def split(self, word: Word) -> list[Word]:
+        """The single words of a run, in displayed coordinates."""
+        first, end = word.members
+        if self.source is None or end - first < 2:
+            return [word]
+        out = []
+        for i in range(first, end):
+            start, stop = self.source.spans[i]
+            x0, y0, x1, y1 = self.source.boxes[i].tolist()
+            if word.style.odd_box:
+                y0, y1 = word.y0, word.y1
+            mark = self.source.soft[i]
+            text = self.source.text[start : stop - mark] + "-" * mark
+            out.append(Word(text, (x0, y0, x1, y1), word.style, i > first or word.space, mark, start, (i, i + 1)))
+        return out
 
 
 class FontCache:
@@ -123,7 +167,13 @@ def _mark_monospaced(words: Sequence[Word]) -> None:
     widths: dict[str, list[float]] = {}
     for word in words:
         style = word.style
-        if style.turn == 0 and not style.mono and len(word.text) > 2 and word.text.isascii() and word.text.isalpha():
+        if (
+            style.turn == 0
+            and not style.mono
+            and len(word.text) > 2
+            and word.text.isascii()
+            and _LETTERS.match(word.text)
+        ):
             widths.setdefault(style.font, []).append((word.x1 - word.x0) / len(word.text) / style.size)
     fixed = {
         font
@@ -135,12 +185,31 @@ def _mark_monospaced(words: Sequence[Word]) -> None:
             word.style.mono = word.style.mono or word.style.font in fixed
 
 
+def _without_twins(words: list[Word]) -> list[Word]:
+    """Words printed twice with a small offset (the poor man's bold) once, as bold."""
+    places = {(round(w.x0 * 0.5), round(w.y0 * 0.5)) for w in words}
+    if len(places) == len(words):
+        return words
+    seen: dict[tuple[str, int, int], Word] = {}
+    out = []
+    for word in words:
+        key = (word.text, round(word.x0 * 0.5), round(word.y0 * 0.5))
+        twin = seen.get(key)
+        if twin is not None and abs(twin.x1 - word.x1) < 2:
+            twin.style.bold = True
+            continue
+        seen[key] = word
+        out.append(word)
+    return out
+
+
 class _Reader:
     def __init__(self, textpage: int, space: PageSpace) -> None:
         self._page = textpage
         self._space = space
+        self._reach = (2 * space.width + 2, 2 * space.height + 2)
         self._fonts = FontCache()
-        self._styles: dict[int, Style] = {}
+        self._styles: dict[int | None, Style] = {}
         self._rect = native.Floats(4)
         self._last = native.Floats(4)
         self._matrix = native.Floats(6)
@@ -148,75 +217,97 @@ class _Reader:
         self._rgba = native.Floats(4, ctypes.c_uint)
 
     def read(self) -> TextLayer:
-        text, direct = self._text()
-        layer = TextLayer([], len(text))
-        seen: dict[tuple[str, int, int], Word] = {}
-        previous_end, vertical = -1, 0
-        for match in _WORD.finditer(text):
-            start, end = match.span()
-            word_text = match[0]
-            hyphen = word_text[-1] in _SOFT
-            if hyphen:
-                word_text = word_text[:-1] + "-"
-                end -= 1
-            word = self._word(word_text, start, end if end > start else start + 1, start > previous_end, hyphen)
-            previous_end = match.end()
-            if word is None:
-                continue
-            key = (word_text, round(word.x0 / 2), round(word.y0 / 2))
-            twin = seen.get(key)
-            if twin is not None and abs(twin.x1 - word.x1) < 2:
-                # Printed twice with a small offset: the poor man's bold.
-                twin.style.bold = True
-                continue
-            seen[key] = word
-            layer.words.append(word)
-            if len(word_text) > 1 and word.y1 - word.y0 > 1.6 * (word.x1 - word.x0) and word.style.turn == 0:
-                vertical += len(word_text) if _VERTICAL_CJK.search(word_text) else 0
-            if word.style.font == "?":
-                layer.unmapped += 1
-        _mark_monospaced(layer.words)
-        layer.vertical = vertical > 0.4 * sum(len(w.text) for w in layer.words)
-        return layer
+        text = self._text()
+        if not text.isprintable():
+            text = _BULLET.sub("•", text)
+        spans = [match.span() for match in _WORD.finditer(text)]
+        if not spans:
+            return TextLayer([], len(text))
+        # A word that pdfium hyphenated over a line end carries the mark as its last character.
+        soft = [text[end - 1] in _SOFT for _, end in spans]
+        starts = [start for start, _ in spans]
+        lasts = [end - 1 - mark for (_, end), mark in zip(spans, soft, strict=True)]
+        handles = list(map(native.char_object, itertools.repeat(self._page), starts))
+        for handle, start in zip(handles, starts, strict=True):
+            if handle not in self._styles:
+                self._styles[handle] = self._style(handle or 0, start)
+        boxes = self._boxes(starts, lasts)
+        source = _Source(text, spans, soft, handles, boxes)
+        breaks = self._breaks(source)
+        words = [w for a, b in itertools.pairwise([*breaks, len(spans)]) if (w := self._run(source, a, b)) is not None]
+        words = _without_twins(words)
+        _mark_monospaced(words)
+        tall = [w for w in words if w.style.turn == 0 and w.y1 - w.y0 > 1.6 * (w.x1 - w.x0) and len(w.text) > 1]
+        vertical = sum(len(w.text) for w in tall if _VERTICAL_CJK.search(w.text))
+        return TextLayer(words, len(text), vertical > 0.4 * sum(len(w.text) for w in words), source)
 
-    def _text(self) -> tuple[str, bool]:
+    def _breaks(self, source: _Source) -> list[int]:
+        """Indices of the words that begin a run: another text object, line or a wide gap before them."""
+        handles, boxes = source.handles, source.boxes
+        count = len(handles)
+        size = np.fromiter((self._styles[h].size for h in handles), float, count)
+        turned = np.fromiter((self._styles[h].turn != 0 for h in handles), bool, count)
+        same = np.fromiter((a == b for a, b in itertools.pairwise(handles)), bool, count - 1)
+        spans = np.array(source.spans)
+        gap = boxes[1:, 0] - boxes[:-1, 2]
+        joined = (
+            same
+            & (spans[1:, 0] - spans[:-1, 1] == 1)
+            & (np.abs(gap - 0.15 * size[1:]) < 0.35 * size[1:])
+            & (np.abs(boxes[1:, 1] - boxes[:-1, 1]) < 0.3 * size[1:])
+            & ~turned[1:]
+        )
+        return [0, *(np.flatnonzero(~joined) + 1).tolist()]
+
+    def _run(self, source: _Source, first: int, end: int) -> Word | None:
+        """Words first..end-1 as one; None outside of the page."""
+        start, stop = source.spans[first][0], source.spans[end - 1][1]
+        handle, mark = source.handles[first], source.soft[end - 1]
+        style = self._styles[handle]
+        text = source.text[start : stop - 1] + "-" if mark else source.text[start:stop]
+        if not text.isascii():
+            if end - first > 1:
+                text = _CJK_BLANK.sub("", text)
+            elif _LAM_ALEF.search(text):
+                text = self._lam_alef(text, start)
+        boxes = source.boxes[first:end]
+        x0, y0, x1, y1 = (
+            boxes[0].tolist() if end - first == 1 else [*boxes[:, :2].min(0).tolist(), *boxes[:, 2:].max(0).tolist()]
+        )
+        if style.odd_box:
+            x0, y0, x1, y1 = self._baseline_box(start, (x0, y0, x1, y1), style)
+        if not (-2 <= x0 + x1 <= self._reach[0] and -2 <= y0 + y1 <= self._reach[1]):
+            return None
+        space = first == 0 or start > source.spans[first - 1][1]
+        return Word(text, (x0, y0, x1, y1), style, space, mark, start, (first, end))
+
+    def _boxes(self, starts: list[int], lasts: list[int]) -> Array:
+        """Displayed boxes from the first to the last character of every word, shape (n, 4)."""
+        count = len(starts)
+        rects = np.empty((2, count, 4), np.float32)
+        first = rects.ctypes.data
+        second = first + 16 * count
+        page = itertools.repeat(self._page)
+        # deque(maxlen=0) makes the calls without a Python frame each.
+        deque(map(native.loose_box, page, starts, range(first, second, 16)), maxlen=0)
+        deque(map(native.loose_box, page, lasts, range(second, second + 16 * count, 16)), maxlen=0)
+        left, top, right, bottom = rects.transpose(2, 0, 1).astype(float)
+        return self._space.boxes(left.min(0), bottom.min(0), right.max(0), top.max(0))
+
+    def _text(self) -> str:
         """The page's text with one character per pdfium character index."""
         count = max(pdfium_c.FPDFText_CountChars(ctypes.cast(self._page, pdfium_c.FPDF_TEXTPAGE)), 0)
         if not count:
-            return "", True
+            return ""
         buffer = ctypes.create_string_buffer(2 * (count + 1))
         pointer = ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort))
         got = pdfium_c.FPDFText_GetText(ctypes.cast(self._page, pdfium_c.FPDF_TEXTPAGE), 0, count, pointer)
         text = buffer.raw[: 2 * max(got - 1, 0)].decode("utf-16-le", "replace")
         if len(text) == count:
-            return text, True
+            return text
         # Characters without Unicode or beyond the first plane: positions differ, so ask for each.
         codes = [native.char_unicode(self._page, i) for i in range(count)]
-        return "".join(
-            chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\x00" for code in codes
-        ), False
-
-    def _word(self, text: str, start: int, end: int, space: bool, hyphen: bool) -> Word | None:
-        page, rect = self._page, self._rect
-        handle = native.char_object(page, start)
-        style = self._styles.get(handle or 0)
-        if style is None:
-            style = self._styles[handle or 0] = self._style(handle or 0, start)
-        native.loose_box(page, start, rect.address)
-        left, top, right, bottom = rect.values
-        if end - start > 1:
-            native.loose_box(page, end - 1, self._last.address)
-            l2, t2, r2, b2 = self._last.values
-            left, right = min(left, l2), max(right, r2)
-            bottom, top = min(bottom, b2), max(top, t2)
-        if style.odd_box:
-            left, bottom, right, top = self._baseline_box(start, (left, bottom, right, top), style)
-        box = self._space.box(left, bottom, right, top)
-        if not self._space.shows(box):
-            return None
-        if _LAM_ALEF.search(text):
-            text = self._lam_alef(text, start)
-        return Word(text, box, style, space, hyphen, start)
+        return "".join(chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\x00" for code in codes)
 
     def _lam_alef(self, text: str, start: int) -> str:
         """pdfium spells the lam-alef ligature backwards; both letters then share one box."""
@@ -248,7 +339,8 @@ class _Reader:
         style = Style(size, name, bold or mode == 2, italic, mono, color, mode == 3, self._turn(a, b), mcid)
         native.loose_box(self._page, index, self._rect.address)
         left, top, right, bottom = self._rect.values
-        across = (right - left) if style.turn in (1, 3) != (self._space.rotation in (1, 3)) else (top - bottom)
+        sideways = (style.turn + self._space.rotation) % 2 == 1
+        across = (right - left) if sideways else (top - bottom)
         style.odd_box = size > 0 and style.turn != SLANTED and not 0.55 < across * self._space.unit / size < 1.9
         if size <= 0:
             style.size = max(across, 1.0)
@@ -262,16 +354,14 @@ class _Reader:
         return (quarter - self._space.rotation) % 4
 
     def _baseline_box(self, index: int, box: BBox, style: Style) -> BBox:
-        """Ascent 0.8 em and descent 0.2 em around the baseline, along whichever axis the text runs in page space."""
+        """Ascent 0.8 em and descent 0.2 em around the baseline, across the reading direction as displayed."""
         native.char_origin(self._page, index, *self._point.addresses)
-        x, y = self._point.values
-        em = style.size / self._space.unit
-        left, bottom, right, top = box
-        user_turn = (style.turn + self._space.rotation) % 4
-        if user_turn == 0:
-            return (left, y - 0.2 * em, right, y + 0.8 * em)
-        if user_turn == 2:
-            return (left, y - 0.8 * em, right, y + 0.2 * em)
-        if user_turn == 1:
-            return (x - 0.8 * em, bottom, x + 0.2 * em, top)
-        return (x - 0.2 * em, bottom, x + 0.8 * em, top)
+        x, y, _, _ = self._space.box(*self._point.values, *self._point.values)
+        em = style.size
+        if style.turn == 0:
+            return (box[0], y - 0.8 * em, box[2], y + 0.2 * em)
+        if style.turn == 2:
+            return (box[0], y - 0.2 * em, box[2], y + 0.8 * em)
+        if style.turn == 1:
+            return (x - 0.8 * em, box[1], x + 0.2 * em, box[3])
+        return (x - 0.2 * em, box[1], x + 0.8 * em, box[3])
