@@ -100,7 +100,8 @@ def test_numbered_headings_show_their_number(tmp_path):
         0,
         parse_xml(
             f'<w:abstractNum {W} w:abstractNumId="90"><w:lvl w:ilvl="0"><w:start w:val="1"/>'
-            '<w:numFmt w:val="chineseCounting"/><w:lvlText w:val="第%1章"/></w:lvl><w:lvl w:ilvl="1"><w:start w:val="1"/>'
+            '<w:numFmt w:val="chineseCounting"/><w:lvlText w:val="第%1章"/></w:lvl>'
+            '<w:lvl w:ilvl="1"><w:start w:val="1"/>'
             '<w:numFmt w:val="decimal"/><w:isLgl/><w:lvlText w:val="%1.%2"/></w:lvl></w:abstractNum>'
         ),
     )

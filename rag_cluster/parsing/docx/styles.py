@@ -51,6 +51,8 @@ class Styles:
             if style.get(qn("w:type")) == "paragraph" and style.get(qn("w:default")) in ("1", "true", "on"):
                 self._default = style_id
         self._mono_default = is_monospace(find(root, "w:docDefaults/w:rPrDefault/w:rPr")) or False
+        self._switches: dict[tuple[str, str], bool | None] = {}
+        self._numbers: dict[str, tuple[str | None, str | None]] = {}
         self._levels: dict[str, int | None] = {}
         self._roles: dict[str, str] = {}
 
@@ -91,8 +93,14 @@ class Styles:
 
     def numbering(self, style_id: str | None) -> tuple[str | None, str | None]:
         """(numId, ilvl) of the style's list, each None where nothing says it."""
+        key = style_id or self._default
+        if key not in self._numbers:
+            self._numbers[key] = self._numbering(key)
+        return self._numbers[key]
+
+    def _numbering(self, style_id: str) -> tuple[str | None, str | None]:
         num_id = level = None
-        for style in self.chain(style_id or self._default):
+        for style in self.chain(style_id):
             properties = find(style, "w:pPr/w:numPr")
             if properties is not None:
                 num_id = num_id or _val(find(properties, "w:numId"))
@@ -102,26 +110,30 @@ class Styles:
     def monospace(self, style_id: str | None, run_style: str | None, properties: Any) -> bool:
         """Whether a run is set in a fixed-width face."""
         own = is_monospace(properties)
-        if own is not None:
-            return own
-        for key in (run_style, style_id or self._default):
-            for style in self.chain(key):
-                said = is_monospace(find(style, "w:rPr"))
-                if said is not None:
-                    return said
-        return self._mono_default
+        return own if own is not None else self._inherited("", style_id, run_style, self._mono_default)
 
     def switch(self, name: str, style_id: str | None, run_style: str | None, properties: Any) -> bool:
         """A run's switch such as w:vanish or w:b, from the run, its style, the paragraph's style."""
         own = on_off(find(properties, name))
-        if own is not None:
-            return own
+        return own if own is not None else self._inherited(name, style_id, run_style, False)
+
+    def _inherited(self, name: str, style_id: str | None, run_style: str | None, default: bool) -> bool:
         for key in (run_style, style_id or self._default):
-            for style in self.chain(key):
-                said = on_off(find(style, f"w:rPr/{name}"))
-                if said is not None:
-                    return said
-        return False
+            if not key:
+                continue
+            if (name, key) not in self._switches:
+                self._switches[name, key] = self._said(name, key)
+            if (said := self._switches[name, key]) is not None:
+                return said
+        return default
+
+    def _said(self, name: str, style_id: str) -> bool | None:
+        """What a style's chain says about a switch; name "" asks for a fixed-width face."""
+        for style in self.chain(style_id):
+            said = on_off(find(style, f"w:rPr/{name}")) if name else is_monospace(find(style, "w:rPr"))
+            if said is not None:
+                return said
+        return None
 
 
 def style_name(style: Any) -> str:
