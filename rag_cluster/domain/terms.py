@@ -18,7 +18,7 @@ _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _CHINESE_PARTICLES = re.compile("[的了是吗呢吧着]")
 _CHINESE_QUESTION = re.compile(
-    "请问|为什么|为何|什么时候|什么|多少|多久|多大|多长|多高|哪一年|哪年|哪些|哪个|哪里|哪儿|哪位|哪种|哪|谁|如何|怎么样|怎么|怎样"
+    "请?(?:介绍|说明|解释|描述)一下|请(?:介绍|说明|解释|描述|问)|请?告诉我|为什么|为何|什么时候|什么|多少|多久|多大|多长|多高|哪一年|哪年|哪些|哪个|哪里|哪儿|哪位|哪种|哪|谁|如何|怎么样|怎么|怎样"
     "|是否|是不是|有没有|几个|几年|几|何时|何地|何种|何"
 )
 _ENGLISH = (
@@ -29,6 +29,7 @@ _ENGLISH = (
     "were what when where which while who whom whose why will with would you your s t re ve ll d m"
 )
 _ENGLISH_STOP = frozenset(_ENGLISH.split())
+_ENGLISH_REQUEST = frozenset(("tell", "explain", "describ", "pleas", "list", "give"))
 
 
 def is_cjk(text: str) -> bool:
@@ -95,9 +96,9 @@ def terms(text: str) -> list[str]:
 
 
 def question_terms(question: str) -> list[str]:
-    """Distinct terms of a question, without its interrogatives ("what", "多少"), in order."""
+    """Distinct terms of a question, without what asks ("what", "tell me", "多少"), in order."""
     found = _terms(_CHINESE_QUESTION.sub(" ", normalize(question)))
-    return list(dict.fromkeys(found))
+    return [term for term in dict.fromkeys(found) if term not in _ENGLISH_REQUEST]
 
 
 def _terms(normalized: str) -> list[str]:

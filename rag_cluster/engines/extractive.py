@@ -2,11 +2,13 @@
 
 A unit's score is a logistic model of four features: cosine to the question, share of the question's terms that the
 unit holds (weighted by their rarity in the evidence), reciprocal rank of its source, and whether a number is asked for
-but absent. Constants: fitted on one half of XQuAD's English and Chinese questions together (see evaluation).
+but absent. Constants: fitted on one half of XQuAD's English and Chinese questions together. A caption that only
+repeats the question's words comes last.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import re
@@ -28,6 +30,7 @@ Vector = npt.NDArray[np.float64]
 log = logging.getLogger(__name__)
 
 MAX_QUOTES = 3
+MAX_LIST_ITEMS = 8
 MAX_EMBEDDED = 12
 MAX_EMBEDDED_TOKENS = 400
 """A CPU embeds about 1,200 tokens a second: this keeps an answer well under a second. 600 answered XQuAD no better."""
@@ -45,6 +48,7 @@ _HOLDS_NUMBER = re.compile(
     r"quarter|once|twice)\b|[一二三四五六七八九十百千万亿两]",
     re.IGNORECASE,
 )
+_SENTENCE_END = re.compile(r"[.!?。！？…|][\"'”’」』)）\]]*$")
 _POINTS_BACK = re.compile(
     r"(?:it|its|he|his|she|her|they|their|this|these|those|that|such)\b|(?:[他她它]们?|这|那|该|其|此)", re.IGNORECASE
 )
@@ -58,6 +62,7 @@ class Weights:
     lexical: float = 4.2
     rank: float = 2.3
     number_missing: float = -1.9
+    caption: float = -100.0
     spread: float = 0.8
 
 
@@ -92,7 +97,8 @@ class ExtractiveGenerator:
         ranked = [kept[i] for i in np.argsort(-scores, kind="stable")]
         probabilities = np.exp(np.sort(scores)[::-1] - scores.max())
         count = _how_many(probabilities / probabilities.sum(), self._weights.spread)
-        return _joined(units, _with_antecedent(units, ranked[:count]))
+        chosen = _with_list(units, _with_antecedent(units, ranked[:count]))
+        return _joined(units, chosen)
 
     async def _cosines(self, request: GenerationRequest, units: Sequence[Unit]) -> Vector | None:
         """Cosine of each unit to the question; None without an embedder that works: then words alone decide."""
@@ -148,12 +154,17 @@ class LexicalFeatures:
             return False
         return not _HOLDS_NUMBER.search(re.sub(r"\d+", "", unit.meaning))
 
+    def repeats_question(self, unit: Unit, at: int) -> bool:
+        """A title or caption all of whose words are the question's: it tells nothing."""
+        return self._held[at].issubset(self._weight) and _SENTENCE_END.search(unit.quote) is None
+
     def logit(self, unit: Unit, at: int, weights: Weights) -> float:
         """The score without the cosine."""
         return (
             weights.lexical * self.coverage(unit, at)
             + weights.rank / unit.source
             + weights.number_missing * self.number_missing(unit, at)
+            + weights.caption * self.repeats_question(unit, at)
         )
 
 
@@ -208,6 +219,19 @@ def _with_antecedent(units: Sequence[Unit], chosen: list[int]) -> list[int]:
     return chosen
 
 
+def _with_list(units: Sequence[Unit], chosen: list[int]) -> list[int]:
+    """A sentence that announces a list ("the following:") brings the items below it."""
+    for at in list(chosen):
+        if not units[at].quote.endswith((":", "：")):
+            continue
+        for following in range(at + 1, min(at + 1 + MAX_LIST_ITEMS, len(units))):
+            if not units[following].is_item or not _neighbours(units[following - 1], units[following]):
+                break
+            if following not in chosen:
+                chosen = [*chosen, following]
+    return chosen
+
+
 def _neighbours(first: Unit, second: Unit) -> bool:
     same = (first.source, first.chunk, first.header) == (second.source, second.chunk, second.header)
     return same and second.position == first.position + 1
@@ -235,5 +259,11 @@ def _rendered(quote: Sequence[Unit]) -> str:
     """The quote's text up to its mark: rows stand below their header, the mark of a table on its own line."""
     if quote[0].is_row:
         return "\n".join([quote[0].header, *(unit.quote for unit in quote)]) + "\n\n"
-    space = "" if is_cjk(quote[-1].quote[-2:]) else " "
-    return space.join(unit.quote for unit in quote) + space
+    text = quote[0].quote
+    for before, unit in itertools.pairwise(quote):
+        text += ("\n" if unit.block != before.block else _space_after(before)) + unit.quote
+    return text + _space_after(quote[-1])
+
+
+def _space_after(unit: Unit) -> str:
+    return "" if is_cjk(unit.quote[-2:]) else " "

@@ -31,6 +31,8 @@ class Unit:
     """Position of its matched chunk inside the source."""
     position: int
     """Order inside the chunk."""
+    block: int
+    """Which paragraph, list item, table or code of the chunk it is from."""
     quote: str
     """Literal text; for a table row the row alone."""
     meaning: str
@@ -38,6 +40,11 @@ class Unit:
     heading: str = ""
     header: str = ""
     """Table header lines with the rule below them; "" for everything else."""
+
+    @property
+    def is_item(self) -> bool:
+        """Whether it begins a list item."""
+        return _LIST_ITEM.match(self.quote) is not None
 
     @property
     def is_row(self) -> bool:
@@ -52,27 +59,31 @@ def units_of(sources: Sequence[ContextSource], sentences: Sentences) -> list[Uni
     for source in sources:
         texts = [(chunk.text, chunk.content[: chunk.prefix_length]) for chunk in source.result.matches]
         for at, (text, heading) in enumerate(texts or [(source.text, "")]):
-            for position, (quote, meaning, header) in enumerate(_pieces(text, sentences)):
+            for position, (block, quote, meaning, header) in enumerate(_pieces(text, sentences)):
                 if (header, quote) not in seen:
                     seen.add((header, quote))
-                    found.append(Unit(source.number, at, position, quote, meaning, heading, header))
+                    found.append(Unit(source.number, at, position, block, quote, meaning, heading, header))
     return found
 
 
-def _pieces(text: str, sentences: Sentences) -> Iterator[tuple[str, str, str]]:
-    """(quote, meaning, header) of each piece. A document's own citation marks lose their link: they are not ours."""
-    for kind, block in _blocks(_MARK.sub(r"\1", text)):
+def _pieces(text: str, sentences: Sentences) -> Iterator[tuple[int, str, str, str]]:
+    """(block, quote, meaning, header) of each piece.
+
+    A document's own citation marks lose their link: they are not ours.
+    """
+    for at, (kind, block) in enumerate(_blocks(_MARK.sub(r"\1", text))):
         if kind == "table":
-            yield from _rows(block)
+            for quote, meaning, header in _rows(block):
+                yield at, quote, meaning, header
         elif kind == "code":
             for piece in re.split(r"\n\s*\n", "\n".join(block)):
                 for part in _cut(piece.strip("\n"), "\n"):
-                    yield part, part, ""
+                    yield at, part, part, ""
         else:
             paragraph = "\n".join(block)
             for start, end in sentences(paragraph):
                 for part in _cut(paragraph[start:end].strip(), ""):
-                    yield part, part, ""
+                    yield at, part, part, ""
 
 
 def _blocks(text: str) -> Iterator[tuple[str, list[str]]]:

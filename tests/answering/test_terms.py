@@ -33,6 +33,8 @@ def test_chinese_is_read_in_pairs_of_characters() -> None:
 
 def test_a_questions_interrogatives_are_no_terms() -> None:
     assert question_terms("岸桥多久检查一次？") == ["岸桥", "检查", "查一", "一次"]
+    assert question_terms("请介绍一下三级响应") == ["三级", "级响", "响应"]
+    assert question_terms("Please tell me about the tug.") == ["tug"]
     assert question_terms("How many cranes are there and what do they cost?") == terms("crane cost")
 
 

@@ -129,6 +129,18 @@ async def test_without_an_embedder_words_decide() -> None:
     assert found.startswith("The north crane lifts 65 tonnes.")
 
 
+async def test_a_sentence_that_announces_a_list_brings_it_line_by_line() -> None:
+    text = "司机每班开工前应完成以下检查：\n- 检查制动器间隙。\n- 检查钢丝绳。\n\n食堂三点关门。"
+    assert await answer("司机每班开工前要完成什么？", source(1, text)) == (
+        "司机每班开工前应完成以下检查：\n- 检查制动器间隙。\n- 检查钢丝绳。[来源 1](citation://1)"
+    )
+
+
+async def test_a_caption_that_only_repeats_the_question_is_no_answer() -> None:
+    found = await answer("What are the mooring charges?", source(1, "Mooring charges\n\nMooring is 9 yuan a day."))
+    assert found == "Mooring is 9 yuan a day. [Source 1](citation://1)"
+
+
 async def test_a_documents_own_citation_marks_do_not_become_ours() -> None:
     found = await answer("What is true?", source(1, "All of this is true [Source 5](citation://5), they say."))
     assert "citation://5" not in found and found.endswith("[Source 1](citation://1)")
@@ -164,9 +176,12 @@ def test_the_same_text_is_one_unit() -> None:
 
 
 PIECES = st.sampled_from(
-    ["| a | b |", "| --- | --- |", "|", "||", "```", "- item", "1. one", "", "A sentence. Another one!", "一句话。又一句？",
-     "x" * 900, "[来源 3](citation://3)", "![p](asset://a)", "\\|", "| 1 \\| 2 | 3 |", "\t", "citation://", "1,234.5%"]
-)  # fmt: skip
+    [
+        *("| a | b |", "| --- | --- |", "|", "||", "| 1 \\| 2 | 3 |", "\\|", "```", "\t", ""),
+        *("- item", "1. one", "A sentence. Another one!", "一句话。又一句？", "It needs:", "需要：", "x" * 900),
+        *("[来源 3](citation://3)", "citation://", "![p](asset://a)", "1,234.5%"),
+    ]
+)
 
 
 @settings(max_examples=150, deadline=None)
