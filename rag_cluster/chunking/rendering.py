@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from rag_cluster.chunking.pieces import Piece
 from rag_cluster.chunking.splitting import fit, sentence_pieces
-from rag_cluster.chunking.tables import cell_pieces, table_pieces
+from rag_cluster.chunking.tables import cell_pieces, header_piece, table_pieces
 from rag_cluster.domain.blocks import Block, BlockType, SourceLocator
 from rag_cluster.domain.ports import Tokenizer
 
@@ -30,7 +31,13 @@ def render(blocks: Sequence[Block], budget: Budget, tokenizer: Tokenizer) -> lis
     """Groups of counted pieces, in order; none is longer than the budget but a table row, which has the limit."""
     pieces = [piece for block in blocks for piece in _pieces(block, budget)]
     count_pieces(pieces, tokenizer)
-    fitted = [part for piece in pieces for part in _fitted(piece, budget, tokenizer)]
+    fitted: list[Piece] = []
+    for _, run in itertools.groupby(pieces, key=lambda piece: piece.block.id):
+        parts = list(run)
+        if parts[0].row is not None:
+            fitted.extend(_fitted_rows(parts, budget, tokenizer))
+        else:
+            fitted.extend(piece for part in parts for piece in _fitted(part, budget, tokenizer))
     groups: list[list[Piece]] = []
     for piece in fitted:
         if groups and _together(groups[-1][-1], piece):
@@ -83,16 +90,28 @@ def _fitted(piece: Piece, budget: Budget, tokenizer: Tokenizer) -> Iterator[Piec
     size = piece.tokens + piece.head_tokens
     if size <= budget.child or (piece.row is not None and size <= budget.limit):
         yield piece
-    elif piece.row is not None:
-        cells = list(cell_pieces(piece.block, piece.row, budget.child))
-        count_pieces(cells, tokenizer)
-        for cell in cells:
-            yield from _fitted(cell, budget, tokenizer)
-    else:
-        room = max(1, budget.child - piece.head_tokens)
-        for number, (text, tokens) in enumerate(fit(piece.text, piece.tokens, room, tokenizer)):
-            glue = piece.glue if number == 0 else ""
-            yield replace(piece, body=text, embedded=None, tokens=tokens, body_tokens=tokens, glue=glue)
+        return
+    room = max(1, budget.child - piece.head_tokens)
+    for number, (text, tokens) in enumerate(fit(piece.text, piece.tokens, room, tokenizer)):
+        glue = piece.glue if number == 0 else ""
+        yield replace(piece, body=text, embedded=None, tokens=tokens, body_tokens=tokens, glue=glue)
+
+
+def _fitted_rows(rows: Sequence[Piece], budget: Budget, tokenizer: Tokenizer) -> Iterator[Piece]:
+    """Rows beyond the limit become cells. If the first row does, the header comes before it by itself."""
+    if rows[0].head and rows[0].tokens + rows[0].head_tokens > budget.limit:
+        yield from _counted_and_fitted([header_piece(rows[0])], budget, tokenizer)
+    for row in rows:
+        if row.row is None or row.tokens + row.head_tokens <= budget.limit:
+            yield from _fitted(row, budget, tokenizer)
+        else:
+            yield from _counted_and_fitted(list(cell_pieces(row.block, row.row, budget.child)), budget, tokenizer)
+
+
+def _counted_and_fitted(pieces: Sequence[Piece], budget: Budget, tokenizer: Tokenizer) -> Iterator[Piece]:
+    count_pieces(pieces, tokenizer)
+    for piece in pieces:
+        yield from _fitted(piece, budget, tokenizer)
 
 
 def _pieces(block: Block, budget: Budget) -> Iterator[Piece]:

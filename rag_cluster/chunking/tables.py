@@ -35,6 +35,11 @@ def table_pieces(block: Block, child: int) -> Iterator[Piece]:
         yield Piece(block, line, glue=glue, head=head, key=block.id, row=row, locator=locator)
 
 
+def header_piece(row: Piece) -> Piece:
+    """The header of a row, as a piece of its own."""
+    return Piece(row.block, row.head.rstrip("\n"), key=f"{row.block.id}/header")
+
+
 def cell_pieces(block: Block, row: int, child: int) -> Iterator[Piece]:
     """One row that no chunk can hold, as "column: value" pieces; a long value is cut at sentences, its name kept."""
     rows: Sequence[Sequence[str]] = block.metadata["rows"]
@@ -43,7 +48,8 @@ def cell_pieces(block: Block, row: int, child: int) -> Iterator[Piece]:
         if not value.strip():
             continue
         names = dict.fromkeys(" ".join(rows[line][column].split()) for line in range(header_rows))
-        name = " / ".join(part for part in names if part)
+        # Long names would leave no room; the header itself has them whole.
+        name = " / ".join(part for part in names if part)[: child // 2]
         parts = [value.strip()] if len(value) <= child else sentence_pieces(value)
         for number, part in enumerate(parts):
             yield Piece(
