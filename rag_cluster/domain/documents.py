@@ -300,7 +300,8 @@ class OutboxKind(StrEnum):
     PURGE_VERSION = "purge_version"
     """payload {"version": int}: delete the version's snapshot, assets and original."""
     PURGE_DOCUMENT = "purge_document"
-    """The whole delete of a tombstoned document: Milvus -> snapshots -> assets and originals -> facts."""
+    """payload {"max_version": int}: the whole delete of a tombstoned document up to that version, for it may be
+    ingested again before the delete is through: Milvus -> snapshots -> assets and originals -> facts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -416,11 +416,12 @@ class Ledger(Protocol):
         ...
 
     def claim_version(self, document_id: str, version: int, *, owner: str, lease_seconds: float) -> Claim | None:
-        """Claim one known unfinished version (uploads, retries). None under another's live claim."""
+        """Claim one known unfinished version (uploads, retries). None under another's live claim. NotFoundError
+        without it; ClaimLostError when it is finished."""
         ...
 
     def extend(self, owner: str, lease_seconds: float) -> int:
-        """Heartbeat: extend every live claim of an owner; how many."""
+        """Heartbeat: extend every claim that an owner still holds; how many."""
         ...
 
     def release(self, owner: str) -> None:
@@ -455,7 +456,8 @@ class Ledger(Protocol):
         ...
 
     def fail(self, claim: Claim, *, stage: str, error_type: str, message: str, permanent: bool) -> None:
-        """FAILED with its reason; the version's rows leave PostgreSQL now and Milvus through the outbox."""
+        """FAILED with its reason. permanent: the version's rows leave PostgreSQL now and Milvus through the outbox.
+        Otherwise rows and snapshot stay, unseen, and the next claim of the same bytes resumes the same version."""
         ...
 
     def start_run(
@@ -503,7 +505,8 @@ class UploadQueue(Protocol):
         ...
 
     def submit(self, request: UploadRequest) -> IngestionJob:
-        """Document + version 1 + job in one transaction."""
+        """Document + version 1 + job in one transaction. The same idempotency key and request give the earlier job
+        (another document_id); with another request IdempotencyConflictError."""
         ...
 
     def claim(self, worker: str, lease_seconds: float) -> tuple[IngestionJob, Claim] | None:
@@ -514,7 +517,9 @@ class UploadQueue(Protocol):
         """Extend job and claim; False when the job was lost."""
         ...
 
-    def succeed(self, job: IngestionJob) -> None: ...
+    def succeed(self, job: IngestionJob) -> None:
+        """ClaimLostError when another worker took the job over; so does `fail`."""
+        ...
 
     def fail(self, job: IngestionJob, *, error_type: str, message: str, retry_in: float | None) -> None:
         """retry_in None or attempts used up: FAILED for good; otherwise PENDING again after retry_in seconds."""

@@ -67,6 +67,7 @@ class ReadScope:
     index: IndexRecord | None
     """The active index; None when nothing was ever indexed."""
     visible_documents: int
+    """Documents that the request may search. Counted to 1,001 and no further, unless document_ids was given."""
     mounts: Mapping[str, int] = field(default_factory=dict)
     """source id -> mount priority; empty without an agent."""
     correction_source_ids: tuple[str, ...] = ()

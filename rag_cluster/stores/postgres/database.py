@@ -149,14 +149,20 @@ class Database:
 
     def _limits(self) -> str:
         milliseconds = int(self._timeout * 1000)
-        # An interrupted client must not hold its locks for ever either.
-        return f"SET statement_timeout = {milliseconds}; SET idle_in_transaction_session_timeout = {2 * milliseconds}"
+        return (
+            f"SET statement_timeout = {milliseconds};"
+            # An interrupted client must not hold its locks for ever either.
+            f"SET idle_in_transaction_session_timeout = {2 * milliseconds};"
+            "SET jit = off"  # compiling costs more than any statement here takes
+        )
 
     def _configure(self, connection: Connection) -> None:
         connection.execute(self._limits())
 
     async def _async_configure(self, connection: AsyncConnection) -> None:
-        await connection.execute(self._limits())
+        # The read path has a handful of statements, each written to have one good plan: planning them anew took longer
+        # than running them.
+        await connection.execute(self._limits() + "; SET plan_cache_mode = force_generic_plan")
 
     # A pool full of connections that a server restart killed is drained in one go: the pool's own `check` would wait
     # a growing time between two dead ones.
