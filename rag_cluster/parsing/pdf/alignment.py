@@ -9,7 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
+from rag_cluster.parsing.pdf.furniture import ZONE
 from rag_cluster.parsing.pdf.geometry import union
 from rag_cluster.parsing.pdf.lines import Segment
 from rag_cluster.parsing.pdf.shapes import Rule, Shapes
@@ -24,12 +26,12 @@ _NUMERIC = re.compile(
 _LEADERS = re.compile(r"(?:\s*[.·…]\s*){3,}$")
 
 
-def find_tables(lines: Sequence[Row], shapes: Shapes) -> list[Row | Table]:
+def find_tables(lines: Sequence[Row], shapes: Shapes, height: float) -> list[Row | Table]:
     """The rows of one region, with runs of them that make a table replaced by it."""
     out: list[Row | Table] = []
     index = 0
     while index < len(lines):
-        end = _run_end(lines, index)
+        end = _run_end(lines, index, height)
         found = _read(lines, index, end, len(out), shapes, out) if end - index >= 2 else None
         if found is None:
             out.append(lines[index])
@@ -52,14 +54,17 @@ def _pair(row: Row) -> bool:
     return len(row) == 2 and row[0].chars <= 60 and _NUMERIC.match(row[1].text) is not None
 
 
-def _run_end(lines: Sequence[Row], start: int) -> int:
+def _run_end(lines: Sequence[Row], start: int, height: float) -> int:
     """End of the run of table rows from `start` (which must be one), including single pieces between them."""
     if not (is_core(lines[start]) or _pair(lines[start])):
         return start
     end, loose = start + 1, 0
     for i in range(start + 1, len(lines)):
         size = max(p.size for p in lines[i])
-        if _top(lines[i]) - _bottom(lines[i - 1]) > 3.2 * size:
+        gap = _top(lines[i]) - _bottom(lines[i - 1])
+        # In the page's margins a blank line ends a table: what follows is a footer.
+        in_margin = _top(lines[i]) > (1 - ZONE) * height or _bottom(lines[i - 1]) < ZONE * height
+        if gap > (0.9 if in_margin else 3.2) * size:
             break
         if is_core(lines[i]) or _pair(lines[i]):
             end, loose = i + 1, 0
@@ -147,7 +152,20 @@ def _plausible(core: Sequence[Row], columns: _Columns) -> bool:
     if len(core) < 2 or (len(core) < 3 and numeric < 0.5):
         return False
     mean = sum(p.chars for p in pieces) / len(pieces)
-    return numeric > 0.4 or (mean < 16 and len(core) >= 3 and count >= 3)
+    return numeric > 0.4 or (mean < 16 and len(core) >= 3 and count >= 3 and _aligned(core, columns))
+
+
+def _aligned(core: Sequence[Row], columns: _Columns) -> bool:
+    """Whether most pieces of every column start, end or are centred at one place."""
+    for index in range(len(columns.bounds)):
+        pieces = [p for row in core for p in row if columns.of(p) == [index]]
+        if len(pieces) < 0.5 * len(core):
+            return False
+        near = 0.6 * pieces[0].size
+        edges = ([p.x0 for p in pieces], [p.x1 for p in pieces], [(p.x0 + p.x1) / 2 for p in pieces])
+        if not any(sum(abs(e - median(es)) < near for e in es) > 0.75 * len(es) for es in edges):
+            return False
+    return True
 
 
 def _header_start(

@@ -13,7 +13,6 @@ from rag_cluster.parsing.pdf.geometry import PageSpace
 from rag_cluster.parsing.pdf.text import Style, Word
 
 MAX_ANNOTATIONS = 5000
-_STYLE = dict(font="", bold=False, italic=False, mono=False, color=0, invisible=False, turn=0, mcid=-1)
 _HIDDEN = 2 | 32
 """Flags Hidden and NoView."""
 
@@ -30,7 +29,9 @@ def annotation_words(page: Any, space: PageSpace, present: Sequence[Word]) -> li
         for i, line in enumerate(lines):
             top = box[1] + i * height
             place = (box[0], top, box[2], top + height)
-            out.append(Word(line.strip(), place, Style(size=size, **_STYLE), True, False, 1 << 30))  # type: ignore[arg-type]
+            out.append(
+                Word(line.strip(), place, Style(size, "", False, False, False, 0, False, 0, -1), True, False, 1 << 30)
+            )
     return out
 
 

@@ -1,4 +1,4 @@
-"""Captions: a paragraph "Figure 1 ..." or "Table 1 ..." next to its figure or table, and the notes of the text for it."""
+"""Captions: a paragraph "Figure 1 ..." or "Table 1 ..." next to its figure or table."""
 
 from __future__ import annotations
 

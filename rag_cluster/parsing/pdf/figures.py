@@ -35,6 +35,8 @@ class Figure:
     caption: str = ""
     text: str = ""
     confidence: float = 1.0
+    recognized: bool = False
+    """The text comes from recognition, not from the page."""
     page: int = 0
 
 

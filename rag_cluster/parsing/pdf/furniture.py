@@ -1,7 +1,7 @@
 """Running headers, footers, page numbers, margin stamps: found by repetition at one place over pages.
 
-Two lines are the same when their texts are equal, or equal but for numbers that count with the pages. A line that occurs
-once is never removed, whatever it looks like, nor is the only text of a page.
+Two lines are the same when their texts are equal, or equal but for numbers that count with the pages. A line that
+occurs once is never removed, whatever it looks like, nor is the only text of a page.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Headings and their levels: structure tags, then the outline, then typography and numbering over the whole document."""
+"""Headings and their levels: structure tags, then the outline, then typography and numbering of the document."""
 
 from __future__ import annotations
 

@@ -15,9 +15,10 @@ CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff
 _CJK = re.compile(f"[{CJK}]")
 _LIGATURES = str.maketrans(
     {
-        "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st", "\ufb06": "st",
-        "\u00ad": "", "\u200b": "", "\ufeff": "", "\u00a0": " ", "\x02": "-", "\ufffe": "-",
-        "\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→", "\uf06e": "■", "\uf071": "❑", "\uf0a8": "◦",
+        "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st",
+        "\ufb06": "st", "\u00ad": "", "\u200b": "", "\ufeff": "", "\u00a0": " ", "\x02": "-", "\ufffe": "-",
+        "\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→", "\uf06e": "■",
+        "\uf071": "❑", "\uf0a8": "◦",
     }
 )  # fmt: skip
 _TIGHT = "/()[]-~%<>=+.,:;"
@@ -105,7 +106,7 @@ def _blank(a: Word, b: Word) -> bool:
     if not (a.text.isascii() and b.text.isascii()) and _CJK.match(a.text[-1]) and _CJK.match(b.text[0]):
         return gap > 0.8 * size
     if gap < 0.3 * size and (
-        a.text[-1] in _TIGHT and _CJK.match(b.text[0]) or b.text[0] in _TIGHT and _CJK.match(a.text[-1])
+        (a.text[-1] in _TIGHT and _CJK.match(b.text[0])) or (b.text[0] in _TIGHT and _CJK.match(a.text[-1]))
     ):
         return False
     return (b.space and (gap > -0.5 * size or b.x1 <= a.x0 + size)) or gap > 0.18 * size

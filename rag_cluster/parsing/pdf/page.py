@@ -1,20 +1,20 @@
-"""One page: words, shapes -> items (lines, tables, figures) in reading order. Everything native is closed afterwards."""
+"""One page: words, shapes -> items (lines, tables, figures) in reading order, without anything native in them."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.pdf import alignment, document, figures, rules, tables
+from rag_cluster.parsing.pdf import alignment, charts, document, figures, rules, tables
 from rag_cluster.parsing.pdf.annotations import annotation_words
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
 from rag_cluster.parsing.pdf.layout import Obstacle, regions
-from rag_cluster.parsing.pdf.lines import Line, Segment, rows, segments
-from rag_cluster.parsing.pdf.shapes import Shapes, read_shapes
+from rag_cluster.parsing.pdf.lines import Line, Segment, join_words, rows, segments
+from rag_cluster.parsing.pdf.shapes import Picture, Shapes, read_shapes
 from rag_cluster.parsing.pdf.tables import Table
 from rag_cluster.parsing.pdf.text import SLANTED, TextLayer, Word, read_text
 
@@ -124,23 +124,25 @@ def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits)
         groups.setdefault(turn, []).append(word)
     slanted = groups.pop(SLANTED, [])
     content.turn = max(groups, key=lambda t: sum(len(w.text) for w in groups[t]), default=0)
-    pictures = [
-        figure
-        for picture in figures.find(raw.shapes, space)
-        if (figure := figures.extract(pdf, page, space, picture, limits)) is not None
-    ]
-    for figure in pictures:
-        figure.page = number
+    pictures = figures.find(raw.shapes, space)
+
+    def extract(picture: Picture) -> Figure | None:
+        figure = figures.extract(pdf, page, space, picture, limits)
+        if figure is not None:
+            figure.page = number
+        return figure
+
     region = 0
     for turn in sorted(groups, key=lambda t: (t != content.turn, t)):
         frame = Frame(turn, space.width, space.height)
         main = turn == content.turn
-        part = _Part(frame, raw.layer, groups[turn], raw.shapes if main else Shapes(), pictures if main else [])
+        part = _Part(frame, raw.layer, groups[turn], raw.shapes if main else Shapes(), extract)
+        part.pictures = pictures if main else []
         part.page, part.region = number, region
         content.items += part.items()
         region = part.region
     if not groups:
-        content.items += pictures
+        content.items += [figure for picture in pictures if (figure := extract(picture)) is not None]
     content.items += _slanted(slanted, raw.words, space, region)
     return content
 
@@ -160,7 +162,12 @@ class _Part:
     """The words of one reading direction, laid out in their own frame."""
 
     def __init__(
-        self, frame: Frame, layer: TextLayer, words: list[Word], shapes: Shapes, pictures: Sequence[Figure]
+        self,
+        frame: Frame,
+        layer: TextLayer,
+        words: list[Word],
+        shapes: Shapes,
+        extract: Callable[[Picture], Figure | None],
     ) -> None:
         self.frame = frame
         self.region = self.page = 0
@@ -170,18 +177,40 @@ class _Part:
                 word.x0, word.y0, word.x1, word.y1 = frame.enter((word.x0, word.y0, word.x1, word.y1))
         self._words = words
         self._shapes = shapes.within(frame)
-        self._pictures = pictures
+        self._extract = extract
+        self.pictures: Sequence[Picture] = ()
 
     def items(self) -> list[Item]:
         """Lines, tables and figures in reading order."""
+        found = self._figures()
         words, placed = self._ruled_tables()
         pieces, aligned = self._aligned_tables(segments(words))
         obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in (*placed, *aligned)]
-        obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in self._pictures]
+        obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in found]
         out: list[Item] = []
         for part in regions([*pieces, *obstacles]):
             out += self._region([i for i in part.items if isinstance(i, Segment)],
                                 [i for i in part.items if isinstance(i, Obstacle)])  # fmt: skip
+        return out
+
+    def _figures(self) -> list[Figure]:
+        """Drawn figures, which take the words and rules inside them along, and pictures."""
+        pieces = segments(self._words)
+        out: list[Figure] = []
+        pictures = list(self.pictures)
+        for box in charts.captioned(pieces, self._shapes, self.frame.size):
+            place = self.frame.leave(box)
+            figure = self._extract(Picture(place, 0, True))
+            if figure is None:
+                continue
+            inside, pieces = charts.contents(box, pieces)
+            figure.text = "\n".join(join_words([w for s in row for w in s.words]) for row in rows(inside))
+            pictures = [p for p in pictures if overlap(p.box, place) < 0.5 * area(p.box)]
+            self._shapes = self._shapes.outside(box)
+            out.append(figure)
+        if out:
+            self._words = [word for piece in pieces for word in piece.words]
+        out += [figure for picture in pictures if (figure := self._extract(picture)) is not None]
         return out
 
     def _ruled_tables(self) -> tuple[list[Word], list[Table]]:
@@ -224,7 +253,7 @@ class _Part:
         """(segments outside of tables, tables that fill whole rows of the page)"""
         left: list[Segment] = []
         found: list[Table] = []
-        for table_or_row in alignment.find_tables(rows(pieces), self._shapes):
+        for table_or_row in alignment.find_tables(rows(pieces), self._shapes, self.frame.size[1]):
             if isinstance(table_or_row, Table):
                 found.append(table_or_row)
             else:
@@ -235,7 +264,7 @@ class _Part:
         """Rows of one region with its tables without rules and its obstacles between them."""
         self.region += 1
         bands: list[tuple[float, Item]] = []
-        for table_or_row in alignment.find_tables(rows(pieces), self._shapes):
+        for table_or_row in alignment.find_tables(rows(pieces), self._shapes, self.frame.size[1]):
             if isinstance(table_or_row, Table):
                 bands.append(
                     (table_or_row.box[1], PlacedTable(table_or_row, self.frame.leave(table_or_row.box), self.page))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -107,7 +108,7 @@ def _kind(line: Line, code_allowed: bool) -> BlockType:
 def _pitch(lines: Sequence[Line]) -> float:
     steps = [
         (b.box[1] + b.box[3] - a.box[1] - a.box[3]) / 2
-        for a, b in zip(lines, lines[1:], strict=False)
+        for a, b in itertools.pairwise(lines)
         if abs(a.size - b.size) < 0.1 * a.size
     ]
     size = median(ln.size for ln in lines)
@@ -216,7 +217,8 @@ def continues(before: Paragraph, after: Paragraph) -> bool:
         return False
     a, b = before.lines[-1], after.first
     if (
-        abs(a.size - b.size) > 0.08 * a.size
+        a.frame.turn != b.frame.turn
+        or abs(a.size - b.size) > 0.08 * a.size
         or a.bold != b.bold
         or a.mono != b.mono
         or before.metadata

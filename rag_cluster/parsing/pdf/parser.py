@@ -96,6 +96,11 @@ def _parts(contents: Sequence[PageContent], outline: dict[tuple[int, str], int])
     mono = sum(i.chars for c in contents for i in c.items if isinstance(i, Line) and i.mono)
     total = sum(i.chars for c in contents for i in c.items if isinstance(i, Line))
     code_allowed = mono < 0.6 * total
+    fixed = {i.font for c in contents for i in c.items if isinstance(i, Line) and i.mono}
+    for content in contents:
+        for item in content.items:
+            if isinstance(item, Line) and item.font in fixed:
+                item.mono = True
     out: list[Part] = []
     for content in contents:
         run: list[Line] = []
@@ -149,7 +154,7 @@ def _emit(builder: BlockBuilder, parts: Sequence[Part]) -> None:
                 width=part.width,
                 height=part.height,
                 locator=SourceLocator(page=part.page, bbox=part.box),
-                **({"ocr": True, "confidence": round(part.confidence, 3)} if part.text else {}),
+                **({"ocr": True, "confidence": round(part.confidence, 3)} if part.recognized else {}),
             )
         else:
             builder.add(

@@ -1,4 +1,4 @@
-"""Grids with fewer rules than rows or columns: lines that stand side by side in a band of cells are rows of their own."""
+"""Grids with fewer rules than rows or columns: text that stands side by side in a cell makes cells of its own."""
 
 from __future__ import annotations
 

@@ -70,6 +70,7 @@ class Scans:
             if isinstance(item, Figure) and area(item.box) > 0.02 * page:
                 found = recognize_page(self._recognizer, Image.open(io.BytesIO(item.content)).convert("RGB"))
                 item.text = "\n".join(p.text for p in found)
+                item.recognized = bool(found)
                 item.confidence = min((p.confidence for p in found), default=1.0)
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ctypes
-from dataclasses import dataclass, field
+import itertools
+from dataclasses import dataclass, field, replace
 
 import pypdfium2.raw as pdfium_c
 
@@ -51,6 +52,15 @@ class Shapes:
     pictures: list[Picture] = field(default_factory=list)
     drawings: list[BBox] = field(default_factory=list)
     """Boxes of curved or many-cornered paths: parts of charts, logos, maps."""
+
+    def outside(self, box: BBox) -> Shapes:
+        """Without the rules inside a box."""
+        x0, y0, x1, y1 = box
+        return replace(
+            self,
+            horizontal=[r for r in self.horizontal if not (y0 <= r.at <= y1 and r.start >= x0 - 2 and r.end <= x1 + 2)],
+            vertical=[r for r in self.vertical if not (x0 <= r.at <= x1 and r.start >= y0 - 2 and r.end <= y1 + 2)],
+        )
 
     def within(self, frame: Frame) -> Shapes:
         """The rules in a frame's coordinates (boxes too, handles kept)."""
@@ -197,7 +207,7 @@ class _Reader:
         full = _multiply(tuple(self._matrix.values), matrix)
         placed = [(kind, *_apply(full, x, y)) for kind, x, y in points]
         rules: list[BBox] = []
-        for before, point in zip(placed, placed[1:], strict=False):
+        for before, point in itertools.pairwise(placed):
             if point[0] == pdfium_c.FPDF_SEGMENT_MOVETO:
                 continue
             x0, y0, x1, y1 = self._space.box(

@@ -19,19 +19,13 @@ import pypdfium2.raw as pdfium_c
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf import native
+from rag_cluster.parsing.pdf.fonts import FontCache
 from rag_cluster.parsing.pdf.geometry import Array, PageSpace
 
 _WORD = re.compile("[^\\s\x00-\x1f\x7f\u00ad\u200b\u2028\ufeff\ufffe\uffff]+(?:[\x02\u00ad\ufffe](?=[^\\s]))?")
 _BULLET = re.compile("(?:(?<=\\n)|^)[\x01-\x08\x0e-\x1f](?=\\s)")
 """A glyph without Unicode at the start of a line: a bullet, by its place."""
 _SOFT = "\x02\u00ad\ufffe"
-_BOLD = re.compile(
-    r"bold|black|heavy|semib|demi|[-,]bd|CMBX|CMSSBX|SFBX|[-_]Medi(?:$|Ital)|\bMedi\b|-B$", re.IGNORECASE
-)
-_MONO = re.compile(
-    r"mono|cour|consol|CMTT|SFTT|typewriter|menlo|inconsol|fixed|letter ?gothic|lucidasanstyp", re.IGNORECASE
-)
-_ITALIC = re.compile(r"ital|obli|slant|[-,]It$|CMTI|CMSL", re.IGNORECASE)
 _LETTERS = re.compile(r"[A-Za-z ]+$")
 _VERTICAL_CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u30ff]")
 _LAM_ALEF = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
@@ -128,35 +122,6 @@ class TextLayer:
         return out
 
 
-class FontCache:
-    """Font facts by address; for one page, since pdfium frees fonts with their pages."""
-
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[str, bool, bool, bool]] = {}
-        self._buffer = ctypes.create_string_buffer(256)
-
-    def facts(self, font: int) -> tuple[str, bool, bool, bool]:
-        """(name without subset tag, bold, italic, monospaced)."""
-        if font not in self._known:
-            self._known[font] = self._read(font)
-        return self._known[font]
-
-    def _read(self, font: int) -> tuple[str, bool, bool, bool]:
-        if not font:
-            return ("", False, False, False)
-        native.font_name(font, ctypes.addressof(self._buffer), 256)
-        name = self._buffer.value.decode("utf-8", "replace")
-        name = name[7:] if re.match(r"[A-Z]{6}\+", name) else name
-        flags = max(native.font_flags(font), 0)
-        bold = bool(_BOLD.search(name)) or bool(flags & 0x40000)
-        return (
-            name,
-            bold,
-            bool(_ITALIC.search(name)) or bool(flags & 0x40),
-            bool(_MONO.search(name)) or bool(flags & 1),
-        )
-
-
 def read_text(textpage: object, space: PageSpace) -> TextLayer:
     """The words of an open text page."""
     return _Reader(native.address(textpage), space).read()
@@ -178,7 +143,7 @@ def _mark_monospaced(words: Sequence[Word]) -> None:
     fixed = {
         font
         for font, ratios in widths.items()
-        if len(ratios) > 3 and 0.45 < min(ratios) and max(ratios) < 0.8 and max(ratios) - min(ratios) < 0.012
+        if len(ratios) > 3 and min(ratios) > 0.45 and max(ratios) < 0.8 and max(ratios) - min(ratios) < 0.012
     }
     if fixed:
         for word in words:
