@@ -78,7 +78,8 @@ def run_ingestion(
 
     def stream(wave: Sequence[PlannedFile]) -> Iterator[Row]:
         _ensure_ray(write_path.pools, address, num_cpus)
-        return _stream(factory, context, wave, write_path.pools)
+        with interruptible():  # again: `ray.init` puts its own handler in the place of ours
+            yield from _stream(factory, context, wave, write_path.pools)
 
     write_path.ledger.start_run(base.id, list(inputs), options.to_dict(), run_id)
     run = Run(write_path, context, options, stream)
@@ -103,7 +104,7 @@ def _stream(factory: Factory, context: RunContext, wave: Sequence[PlannedFile], 
     arguments: dict[str, Any] = {"factory": factory, "context": context}
     data_context = DataContext.get_current()
     before = {name: getattr(data_context, name) for name in _QUIET}
-    logging.getLogger("ray.data").setLevel(logging.WARNING)
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
     try:
         for name, value in _QUIET.items():
             setattr(data_context, name, value)
@@ -209,6 +210,8 @@ def _ensure_ray(pools: Pools, address: str | None, num_cpus: int | None) -> None
         if address:
             ray.init(address=address, **quiet)
         else:
+            # Ray's C++ prints an error for every actor pool of Ray Data (ray-project/ray#53727), which is none.
+            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
             cpus = max(num_cpus or os.cpu_count() or 1, math.ceil(needed))
             ray.init(num_cpus=cpus, include_dashboard=False, **quiet)
     available = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]

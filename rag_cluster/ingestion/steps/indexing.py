@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rag_cluster.domain.chunks import IndexRow, PartContent
-from rag_cluster.domain.documents import DocumentStatus, IndexRecord, OutboxKind, Receipt
+from rag_cluster.domain.documents import DocumentStatus, IndexRecord, Receipt
 from rag_cluster.errors import ClaimLostError, ModelUnavailableError
 from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import PartDone, PreparedPart
@@ -79,12 +79,11 @@ def index_batch(
     loaded = _embed(write_path, loaded)
     stage.enter("index", 90)
     owned, lost = _owned(write_path, loaded)
-    facts = _upsert(write_path, record, owned)
+    _upsert(write_path, record, owned)
     stage.enter("publish", 95)
     seconds = (time.perf_counter() - started) / len(loaded)
     for item in owned:
         rows.extend(_complete(write_path, item, seconds))
-    _catch_up_access(write_path, owned, facts)
     return rows + lost
 
 
@@ -151,12 +150,10 @@ def _owned(write_path: WritePath, loaded: Sequence[_Loaded]) -> tuple[list[_Load
     return [item for item in loaded if held[item.part.document_id]], lost
 
 
-Facts = tuple[str, int, Mapping[str, Any]]
-
-
-def _upsert(write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded]) -> dict[str, Facts]:
-    """Index rows with the access facts of now; which facts were used, by document."""
-    facts: dict[str, Facts] = {}
+def _upsert(write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded]) -> None:
+    """Index rows with the access facts of now. Should they change before the version is published, the ledger owes an
+    INDEX_ACCESS with it."""
+    facts: dict[str, tuple[str, int, Mapping[str, Any]]] = {}
     rows: list[IndexRow] = []
     matrices: list[Matrix] = []
     for item in owned:
@@ -173,7 +170,6 @@ def _upsert(write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded]
     if rows:
         vectors = np.concatenate(matrices)
         write_path.retry.call(lambda: write_path.index.upsert(record.collection, rows, vectors))
-    return facts
 
 
 def _complete(write_path: WritePath, item: _Loaded, seconds: float) -> list[PartDone | Receipt]:
@@ -191,16 +187,6 @@ def _complete(write_path: WritePath, item: _Loaded, seconds: float) -> list[Part
         write_path.metrics.count(DOCUMENTS_TOTAL, outcome="ready")
         rows.append(replace(_receipt(part, "ready"), chunks=part.chunks, tokens=tokens, seconds=part.seconds + seconds))
     return rows
-
-
-def _catch_up_access(write_path: WritePath, owned: Sequence[_Loaded], used: Mapping[str, Facts]) -> None:
-    # Access changed between our reading it and the rows being there: that change's own outbox row may have run too
-    # early to see them, so another one is owed.
-    bases = {item.part.document_id: item.part.knowledge_base_id for item in owned}
-    for document_id, facts in used.items():
-        now = write_path.retry.call(partial(write_path.catalog.index_row_facts, document_id))
-        if now is not None and now != facts:
-            write_path.outbox.add(OutboxKind.INDEX_ACCESS, document_id, bases[document_id], {})
 
 
 def _receipt(part: PreparedPart, outcome: str) -> Receipt:

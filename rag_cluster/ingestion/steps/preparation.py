@@ -129,7 +129,7 @@ def prepare_claimed(
             )
         sha256, size = retry.call(lambda: fetch(path))
         write_path.metrics.count(BYTES_TOTAL, size)
-        if retry.call(lambda: ledger.settle_unchanged(claim, file, sha256)):
+        if claim.version > 1 and retry.call(lambda: ledger.settle_unchanged(claim, file, sha256)):
             seconds = time.perf_counter() - started
             return Receipt(file.uri, work.document_id, "unchanged", bytes=size, seconds=seconds)
         duplicate_of = retry.call(lambda: ledger.duplicate_of(claim, sha256))
