@@ -11,7 +11,7 @@ import pytest
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.domain.documents import SourceKind
+from rag_cluster.domain.documents import Document, SourceKind
 from rag_cluster.errors import ClaimLostError, DocumentBusyError, IdempotencyConflictError, NotFoundError
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
 from rag_cluster.stores.postgres.database import Database
@@ -121,6 +121,25 @@ def test_no_document_is_registered_behind_the_back_of_a_deleted_knowledge_base(
             ).fetchall()
         assert rows == []
         assert all(isinstance(result, NotFoundError) for result in results[1:])
+
+
+def test_changing_a_document_while_its_knowledge_base_is_deleted_takes_turns(
+    catalog: PostgresCatalog, ledger: PostgresLedger
+) -> None:
+    for n in range(8):
+        ingest = Ingest(catalog, ledger, name=f"kb{n}")
+        claims = [ingest.ready(listed(f"file:///{i}")) for i in range(4)]
+        results = at_once(
+            lambda: catalog.delete_knowledge_base(ingest.knowledge_base_id),  # noqa: B023
+            *(
+                lambda i=i, claim=claim: catalog.update_document(  # type: ignore[misc]
+                    claim.document_id, access=AccessAttributes((f"g{i}",))
+                )
+                for i, claim in enumerate(claims)
+            ),
+        )
+        assert not isinstance(results[0], Exception)
+        assert all(isinstance(result, (Document, NotFoundError)) for result in results[1:])
 
 
 def test_workers_never_get_the_same_job(ingest: Ingest, queue: PostgresUploadQueue) -> None:

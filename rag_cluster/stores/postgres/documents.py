@@ -82,6 +82,12 @@ class DocumentCatalog:
         """In one transaction: facts, access key, and an INDEX_ACCESS outbox row. None leaves a field alone."""
         key = as_uuid(document_id, "document")
         with self._database.transaction() as connection:
+            # A new access key refers to the knowledge base: locked first, as whoever deletes that does.
+            connection.execute(
+                """SELECT 1 FROM documents d JOIN knowledge_bases b ON b.id = d.knowledge_base_id
+                   WHERE d.id = %s FOR KEY SHARE OF b""",
+                (key,),
+            )
             facts = lock_document(connection, key)
             if facts is None or facts["deleted_at"] is not None:
                 raise NotFoundError(f"no document {document_id!r}")
@@ -144,7 +150,7 @@ class DocumentCatalog:
 def lock_document(connection: Connection, document_id: str) -> dict[str, Any] | None:
     """The document's row, locked until the transaction ends.
 
-    Whoever changes a document or its versions locks in this order: document, then version.
+    Whoever changes a document locks in this order: knowledge base, document, version.
     """
     return connection.execute("SELECT * FROM documents WHERE id = %s FOR NO KEY UPDATE", (document_id,)).fetchone()
 

@@ -22,7 +22,7 @@ class PostgresOutbox:
         self._database = database
 
     def claim(self, limit: int, lease_seconds: float, *, document_id: str | None = None) -> list[OutboxEntry]:
-        """At most limit due entries, oldest first, that nobody else gets for lease_seconds."""
+        """At most limit due entries, longest due first, that nobody else gets for lease_seconds."""
         values = {
             "limit": limit,
             "lease": lease_seconds,
@@ -35,7 +35,7 @@ class PostgresOutbox:
                    WHERE id IN (
                      SELECT id FROM outbox WHERE available_at <= clock_timestamp()
                        AND (%(document)s::uuid IS NULL OR document_id = %(document)s::uuid)
-                     ORDER BY id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
+                     ORDER BY available_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
                    RETURNING *""",
                 values,
             ).fetchall()
