@@ -56,7 +56,8 @@ class NumberFormat:
         if section.is_date:
             return _date(value, section, self._date1904)
         if section.general:
-            return section.literal_prefix + general(raw) + section.literal_suffix
+            number = general(raw) if signed else general(raw).removeprefix("-")
+            return section.literal_prefix + number + section.literal_suffix
         return section.number(raw, value, signed)
 
     def _section(self, value: float) -> tuple[_Section, bool]:

@@ -96,7 +96,7 @@ class Package:
         self.names = check_archive(source.path, limits)
         self.limits = limits
         self._archive = zipfile.ZipFile(source.path)
-        self._by_lower = {name.lower(): name for name in self.names}
+        self._by_lower = {name.replace("\\", "/").lower(): name for name in self.names}
         self._relationships: dict[str, dict[str, Relationship]] = {}
 
     def __enter__(self) -> Package:

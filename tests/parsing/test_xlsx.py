@@ -80,6 +80,7 @@ def raw_sheet(tmp_path: Path, sheet_data: str, extra: str = "") -> Path:
         ("h:mm AM/PM", "0.75", "18:00:00"),
         ("[h]:mm", "1.5", "36:00"),
         ("[<=9999999]###-####;(###) ###-####", "5551234567", "(555) 123-4567"),
+        ("General;[Red]-General", "-5", "-5"),
         ('0" units"', "12", "12 units"),
         ("0", "no number", "no number"),
     ],

@@ -108,7 +108,7 @@ class BodyReader:
         self.flush()
         content = self._package.read(link.target)
         if not content.startswith(b"PK"):
-            add_foreign(self._builder, content, link.target.lower())
+            add_foreign(self._builder, content, link.target.lower(), self._package.limits)
         elif self._nesting < MAX_NESTED_DOCUMENTS:
             self._nested_document(content)
 

@@ -74,6 +74,8 @@ def _read_row(row: Any, properties: Any, grid: Grid, paragraph: Callable[[Any], 
     cells = [_Cell("", "", True, True) for _ in range(_count(find(properties, "w:gridBefore"), 0))]
     for cell in unwrapped(row, "tc"):
         cell_properties = find(cell, "w:tcPr")
+        if find(cell_properties, "w:cellDel") is not None:
+            continue
         text, bold = _read_cell(cell, grid, paragraph)
         if _merge(cell_properties, "w:hMerge") == "continue" and cells:
             cells.append(_Cell(cells[-1].text, cells[-1].merge, cells[-1].bold, False))

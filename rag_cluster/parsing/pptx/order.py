@@ -39,15 +39,15 @@ def _cut(items: Sequence[Item], axis: int) -> list[list[Item]]:
     ordered = sorted(items, key=lambda item: (item.box[axis], item.box[1 - axis]))
     groups = [[ordered[0]]]
     end = ordered[0].box[axis + 2]
+    smallest = end - ordered[0].box[axis]
     for item in ordered[1:]:
         start, stop = item.box[axis], item.box[axis + 2]
-        size = min([stop - start, *(other.box[axis + 2] - other.box[axis] for other in groups[-1])])
-        if start >= end - 0.1 * max(size, 0):
+        if start >= end - 0.1 * max(min(smallest, stop - start), 0):
             groups.append([item])
-            end = stop
+            end, smallest = stop, stop - start
         else:
             groups[-1].append(item)
-            end = max(end, stop)
+            end, smallest = max(end, stop), min(smallest, stop - start)
     return groups
 
 
