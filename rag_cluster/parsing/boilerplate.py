@@ -21,8 +21,11 @@ _LINKS = re.compile(
     re.IGNORECASE,
 )
 _NOTICES = re.compile(
-    r"cookie|consent|gdpr|newsletter|subscribe|advert|(?:^|[\s_-])(?:ads?|popup|modal|promo)(?:$|[\s_-])", re.IGNORECASE
+    r"(?:cookie|consent|gdpr|newsletter|subscribe)s?[\w-]*(?:banner|bar|notice|popup|modal|overlay|dialog|message|signup"
+    r"|consent|form)|(?:^|[\s_-])(?:ads?|advert\w*|popup)(?:$|[\s_-])",
+    re.IGNORECASE,
 )
+_ASIDES = re.compile(r"note|tip|warning|caution|danger|callout|admonition|info", re.IGNORECASE)
 _ALWAYS = re.compile(
     r"(?:^|\s)(?:mw-editsection|headerlink|footnote-backref|noprint|printfooter|mw-jump-link|mw-empty-elt|anchorjs-link"
     r"|skip-link|skip-to-content|vector-page-toolbar|vector-toc|navbox)(?:$|\s)"
@@ -54,7 +57,7 @@ def is_boilerplate(element: Any) -> bool:
     if tag in ("header", "footer", "aside"):
         inside = any(ancestor.tag in _SECTIONING for ancestor in element.iterancestors())
         if tag == "aside":
-            return not inside or link_density(element) > 0.5
+            return not (inside or _ASIDES.search(names)) or link_density(element) > 0.5
         return not inside and not (tag == "header" and _holds_title(element))
     if not names or tag in ("html", "body", "main", "article", "table", "h1", "h2", "h3"):
         return False

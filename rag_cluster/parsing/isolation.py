@@ -105,6 +105,11 @@ class IsolatedParser:
         with self._lock:
             self._discard()
 
+    def __del__(self) -> None:
+        child = getattr(self, "_child", None)
+        if child is not None:
+            child.kill()
+
     def __enter__(self) -> IsolatedParser:
         return self
 

@@ -43,6 +43,7 @@ def parse_files(
 
     A file's failure is its result, never an exception. Directories are walked, hidden files left out.
     """
+    taken: set[str] = set()
     if out_dir is not None:
         out_dir.mkdir(parents=True, exist_ok=True)
     with IsolatedParser(limits, ocr=ocr, parsers=parsers, ocr_threads=ocr_threads) as parser:
@@ -57,8 +58,10 @@ def parse_files(
                 result = error_json(failure)
             written = None
             if out_dir is not None:
-                written = out_dir / f"{path.name}.json"
-                written.write_text(json.dumps(result, ensure_ascii=False, indent=1), encoding="utf-8")
+                written = _unused(out_dir, path.name, taken)
+                text = json.dumps(result, ensure_ascii=False, indent=1, default=str)
+                # A lone surrogate, as a broken file can hold, must not end the run.
+                written.write_text(text, encoding="utf-8", errors="replace")
             yield ParsedFile(path, source, document, error, result, written)
 
 
@@ -153,6 +156,16 @@ def _block_markdown(block: Block) -> str:
             return f"[{content}]"
         case _:
             return content
+
+
+def _unused(out_dir: Path, name: str, taken: set[str]) -> Path:
+    """OUT_DIR/<name>.json; files of the same name from several directories get a number."""
+    chosen, number = name, 1
+    while chosen in taken:
+        number += 1
+        chosen = f"{name}.{number}"
+    taken.add(chosen)
+    return out_dir / f"{chosen}.json"
 
 
 def _files(paths: Iterable[Path]) -> Iterator[Path]:

@@ -52,6 +52,11 @@ def test_words_in_class_names_do_not_drop_prose(parse: Parse) -> None:
     assert shape(parse("a.html", html)) == [("text", "A long paragraph of prose without links stays.")]
 
 
+def test_a_section_about_cookies_and_a_note_are_content(parse: Parse) -> None:
+    html = "<div class=section id=cookies><h2>Cookies</h2><p>Set them.</p></div><aside class=note>Mind this.</aside>"
+    assert [content for _, content in shape(parse("a.html", html))] == ["Cookies", "Set them.", "Mind this."]
+
+
 def test_a_page_of_nothing_but_navigation_is_read_whole(parse: Parse) -> None:
     assert shape(parse("a.html", "<nav><a href=a>Only this</a></nav>")) == [("text", "Only this")]
 

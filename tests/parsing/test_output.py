@@ -35,6 +35,14 @@ def test_every_file_has_its_json_whether_it_could_be_parsed_or_not(tmp_path: Pat
     assert error["error"]["type"] == "empty_document" and error["error"]["message"]
 
 
+def test_files_of_the_same_name_do_not_overwrite_each_other(tmp_path: Path) -> None:
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "x.txt").write_text(folder)
+    written = [r.written for r in parse_files([tmp_path / "a", tmp_path / "b"], tmp_path / "out")]
+    assert [path.name for path in written if path] == ["x.txt.json", "x.txt.2.json"]
+
+
 def test_markdown_output_reads_like_the_source(parse: Parse) -> None:
     text = "# Title\n\nText\n\n1. one\n    - inner\n2. two\n\n```py\nx\n```\n\n> quote\n"
     text += "\n| a | b |\n| --- | --- |\n| 1 | 2 |\n"
