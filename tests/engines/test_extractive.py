@@ -16,7 +16,7 @@ from rag_cluster.domain.chunks import Chunk
 from rag_cluster.domain.retrieval import RetrievalResult
 from rag_cluster.domain.terms import language
 from rag_cluster.engines import extractive
-from rag_cluster.engines.extractive import ExtractiveGenerator
+from rag_cluster.engines.extractive import ExtractiveGenerator, Weights
 from rag_cluster.engines.extractive_units import MAX_UNIT_CHARS, units_of
 from rag_cluster.engines.hashing import HashEmbedder
 from rag_cluster.engines.threaded import ThreadedEmbedder
@@ -88,6 +88,16 @@ async def test_a_sentence_that_points_back_brings_its_predecessor() -> None:
     text = "Dr. Brandt founded the workshop in 1988. She retired from the harbour board in 2011. Rain fell. Ships came."
     found = await answer("When did the founder retire from the harbour board?", source(1, text))
     assert "Dr. Brandt founded the workshop in 1988. She retired from the harbour board in 2011." in found
+
+
+async def test_what_points_back_to_the_best_sentence_is_favoured() -> None:
+    text = "Rain fell on berth 6. A fire broke out in the switch room of berth 6. The cause was a loose terminal."
+    asked = request("What caused the fire in the switch room of berth 6?", source(1, text))
+    embedder = ThreadedEmbedder(HashEmbedder(512))
+    with_bonus = await ExtractiveGenerator(embedder, sentences, Weights(cosine=0.0, successor=4.0)).choose(asked)
+    without = await ExtractiveGenerator(embedder, sentences, Weights(cosine=0.0, successor=0.0)).choose(asked)
+    assert "The cause was a loose terminal." in [unit.quote for quote in with_bonus for unit in quote]
+    assert "The cause was a loose terminal." not in [unit.quote for quote in without for unit in quote]
 
 
 async def test_at_most_three_units_are_quoted() -> None:
