@@ -38,6 +38,7 @@ _ROWS_PER_CALL = 512  # with the longest texts still below a server's message li
 _CONNECT_SECONDS = 5.0
 _ATTEMPTS = 4
 _NO_COLLECTION = 100
+_NOT_LOADED = 101  # Milvus Lite loads nothing by itself after a restart
 _OUTAGES = ("UNAVAILABLE", "Fail connecting", "too_many_pings", "GOAWAY", "Socket closed", "Connection reset")
 _CHANNEL = {
     # A server that was just started again is tried at once, not after a backoff that another client earned.
@@ -97,20 +98,12 @@ class MilvusChunkIndex:
 
     def ensure(self, index: IndexRecord) -> None:
         """Create the collection with its indexes and load it, or check it. IndexMismatchError."""
-        self._call(lambda client: self._ensure(client, index))
+        self._call(index.collection, lambda client: self._ensure(client, index))
 
     def _ensure(self, client: MilvusClient, index: IndexRecord) -> None:
         name = index.collection
-        if not client.has_collection(name, timeout=self._timeout):
-            schema = collection_schema(index.dimension, index.embedder_fingerprint)
-            properties = {"mmap.enabled": True} if self._options.mmap and not self._is_lite(client) else {}
-            try:
-                client.create_collection(
-                    name, schema=schema, properties=properties, consistency_level="Strong", timeout=self._timeout
-                )
-            except MilvusException:
-                if not client.has_collection(name, timeout=self._timeout):
-                    raise  # else another process was faster
+        lite = self._is_lite(client)
+        self._create(client, index, lite)
         dimension, fingerprint = _describe(client.describe_collection(name, timeout=self._timeout))
         if dimension != index.dimension or (fingerprint and fingerprint != index.embedder_fingerprint):
             raise IndexMismatchError(
@@ -118,18 +111,35 @@ class MilvusChunkIndex:
                 f"the settings name {index.dimension} dimensions of {index.embedder_fingerprint}"
             )
         self._dimensions[name] = dimension
-        # Every time: a process that died after creating the collection leaves it without indexes.
-        lite = self._is_lite(client)
-        wanted = self._options.index_params(lite=lite)
-        present = set(client.list_indexes(name))
-        for parameters in wanted:
-            if parameters.field_name not in present:
-                single = MilvusClient.prepare_index_params()
-                single.append(parameters)
-                client.create_index(name, single, sync=False, timeout=self._timeout)  # loading waits for it
-        client.load_collection(
-            name, timeout=self._timeout, **({} if lite else {"replica_number": self._options.replicas})
-        )
+        self._create_indexes(client, name, lite)
+        replicas = {} if lite else {"replica_number": self._options.replicas}
+        client.load_collection(name, timeout=self._timeout, **replicas)
+
+    def _create(self, client: MilvusClient, index: IndexRecord, lite: bool) -> None:
+        if client.has_collection(index.collection, timeout=self._timeout):
+            return
+        schema = collection_schema(index.dimension, index.embedder_fingerprint)
+        properties = {"mmap.enabled": True} if self._options.mmap and not lite else {}
+        options = {"properties": properties, "consistency_level": "Strong", "timeout": self._timeout}
+        try:
+            client.create_collection(index.collection, schema=schema, **options)
+        except MilvusException:
+            if not client.has_collection(index.collection, timeout=self._timeout):
+                raise  # else another process was faster
+
+    def _create_indexes(self, client: MilvusClient, collection: str, lite: bool) -> None:
+        # Looked at every time: a process that died after creating the collection leaves it without indexes.
+        present = client.list_indexes(collection)
+        for parameters in self._options.index_params(lite=lite):
+            if parameters.field_name in present:
+                continue
+            single = MilvusClient.prepare_index_params()
+            single.append(parameters)
+            try:
+                client.create_index(collection, single, sync=False, timeout=self._timeout)  # loading waits for it
+            except MilvusException:
+                if parameters.field_name not in client.list_indexes(collection):
+                    raise  # else another process was faster
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
         """Write rows, replacing those of the same chunk id. The longest text that Milvus takes is 65,535 bytes."""
@@ -147,7 +157,7 @@ class MilvusChunkIndex:
     def _write(self, collection: str, records: Sequence[Mapping[str, Any]], **options: Any) -> None:
         for start in range(0, len(records), _ROWS_PER_CALL):
             batch = records[start : start + _ROWS_PER_CALL]
-            self._call(methodcaller("upsert", collection, batch, timeout=self._timeout, **options))
+            self._call(collection, methodcaller("upsert", collection, batch, timeout=self._timeout, **options))
 
     def delete(
         self, collection: str, document_id: str, *, version: int | None = None, max_version: int | None = None
@@ -159,7 +169,9 @@ class MilvusChunkIndex:
         if max_version is not None:
             expression += f" and version <= {int(max_version)}"
         self._call(
-            lambda client: client.delete(collection, filter=expression, timeout=self._timeout), missing_collection=None
+            collection,
+            lambda client: client.delete(collection, filter=expression, timeout=self._timeout),
+            missing_collection=None,
         )
 
     def update_access(self, collection: str, document_id: str, *, access_key: int, metadata: Mapping[str, Any]) -> None:
@@ -188,7 +200,7 @@ class MilvusChunkIndex:
                 iterator.close()
             return found
 
-        return self._call(read, missing_collection={})
+        return self._call(collection, read, missing_collection={})
 
     def flush(self, collection: str) -> None:
         """Seal recent rows: Milvus Lite searches unsealed ones by brute force. A server does this by itself."""
@@ -198,11 +210,11 @@ class MilvusChunkIndex:
                 client.flush(collection, timeout=max(self._timeout, 300.0))
                 client.load_collection(collection, timeout=max(self._timeout, 300.0))
 
-        self._call(seal, missing_collection=None)
+        self._call(collection, seal, missing_collection=None)
 
     def ping(self) -> None:
         """One round trip. StoreUnavailableError."""
-        self._call(lambda client: client.list_collections(timeout=self._timeout))
+        self._call("", lambda client: client.list_collections(timeout=self._timeout))
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -267,7 +279,9 @@ class MilvusChunkIndex:
 
     def _dimension(self, collection: str) -> int:
         if collection not in self._dimensions:
-            description = self._call(lambda client: client.describe_collection(collection, timeout=self._timeout))
+            description = self._call(
+                collection, lambda client: client.describe_collection(collection, timeout=self._timeout)
+            )
             self._dimensions[collection] = _describe(description)[0]
         return self._dimensions[collection]
 
@@ -295,53 +309,62 @@ class MilvusChunkIndex:
             "dedicated": True,
         }
 
-    def _call(self, operation: Callable[[MilvusClient], T], *, missing_collection: Any = ...) -> T:
+    def _call(self, collection: str, operation: Callable[[MilvusClient], T], *, missing_collection: Any = ...) -> T:
         """Run an operation, again after an outage. missing_collection: the result when there is no collection."""
-        retrying = Retrying(before_sleep=lambda state: self._after_outage(state), **_RETRY)
+        retrying = Retrying(before_sleep=lambda state: self._recover(collection, state), **_RETRY)
         try:
             return retrying(lambda: operation(self._connect()))
         except (MilvusException, RpcError) as error:
-            if missing_collection is not ... and getattr(error, "code", None) == _NO_COLLECTION:
+            if missing_collection is not ... and _code(error) == _NO_COLLECTION:
                 return missing_collection  # type: ignore[no-any-return]
             raise _translated(error) from error
 
     async def _call_async(self, collection: str, operation: Callable[[AsyncMilvusClient], Awaitable[T]]) -> T:
-        async def revive(state: RetryCallState) -> None:
-            await asyncio.to_thread(self._after_outage, state)
+        async def recover(state: RetryCallState) -> None:
+            await asyncio.to_thread(self._recover, collection, state)
 
         async def attempt() -> T:
             return await operation(self._connect_async())
 
         try:
-            return await AsyncRetrying(before_sleep=revive, **_RETRY)(attempt)
+            return await AsyncRetrying(before_sleep=recover, **_RETRY)(attempt)
         except (MilvusException, RpcError) as error:
             raise _translated(error) from error
 
-    def _after_outage(self, state: RetryCallState) -> None:
-        _log.warning("Milvus did not answer, attempt %d", state.attempt_number, extra={"uri": self._uri})
-        if self._revive is None:
-            return
-        uri = self._revive()
-        with self._lock:
-            if uri != self._uri:
-                self._uri, self._client = uri, None
-                self._async_clients.clear()
+    def _recover(self, collection: str, state: RetryCallState) -> None:
+        error = state.outcome.exception() if state.outcome else None
+        _log.warning("Milvus call failed, attempt %d: %s", state.attempt_number, error, extra={"uri": self._uri})
+        if error is not None and _code(error) == _NOT_LOADED:
+            self._connect().load_collection(collection, timeout=self._timeout)
+        elif self._revive is not None:
+            uri = self._revive()
+            with self._lock:
+                if uri != self._uri:
+                    self._uri, self._client = uri, None
+                    self._async_clients.clear()
 
 
-def _is_outage(error: BaseException) -> bool:
-    return isinstance(error, (MilvusException, RpcError)) and any(sign in str(error) for sign in _OUTAGES)
+def _code(error: BaseException) -> Any:
+    return getattr(error, "code", None)
+
+
+def _is_passing(error: BaseException) -> bool:
+    """Whether the same call may succeed when it is made again."""
+    return isinstance(error, (MilvusException, RpcError)) and (
+        _code(error) == _NOT_LOADED or any(sign in str(error) for sign in _OUTAGES)
+    )
 
 
 _RETRY: dict[str, Any] = {
     "stop": stop_after_attempt(_ATTEMPTS),
-    "wait": wait_random_exponential(multiplier=0.2, max=2.0),
-    "retry": retry_if_exception(_is_outage),
+    "wait": wait_random_exponential(multiplier=0.1, max=2.0),
+    "retry": retry_if_exception(_is_passing),
     "reraise": True,
 }
 
 
 def _translated(error: Exception) -> Exception:
-    if getattr(error, "code", None) == _NO_COLLECTION:
+    if _code(error) == _NO_COLLECTION:
         return IndexMismatchError(
             f"The collection does not exist; it is rebuilt from the snapshots by a re-embed: {error}"
         )

@@ -98,7 +98,7 @@ class ParquetSnapshotStore:
             header = _read_header(file)
             if part not in _parts(header):
                 raise NotFoundError(f"The snapshot of {part.document_id} version {part.version} has no part {part}")
-            rows = file.read_row_group(part.index).to_pylist()
+            rows = file.read_row_group(part.index, use_threads=False).to_pylist()
         return PartContent(
             part,
             tuple(_chunk(row, header) for row in rows if row["kind"] == "chunk"),
@@ -178,7 +178,7 @@ def _read_header(file: pq.ParquetFile) -> Row:
 
 def _rows(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[Row]:
     for group in groups:
-        yield from file.read_row_group(group).to_pylist()
+        yield from file.read_row_group(group, use_threads=False).to_pylist()
 
 
 def _write_group(writer: pq.ParquetWriter, schema: pa.Schema, rows: Sequence[Row]) -> None:
