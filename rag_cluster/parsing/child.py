@@ -1,7 +1,7 @@
 """The isolated process that parses: `python -m rag_cluster.parsing.child`. Started by `isolation`, not by people.
 
-Frames on standard input and output: first the ParserRegistry and the owner's pid, then a
-DocumentSource each, answered by an Outcome. It ends when its input ends or its owner dies.
+Frames on standard input and output: first the ParserRegistry and the owner's pid, answered
+by "ready"; then a DocumentSource each, answered by an Outcome. It ends when its input ends or its owner dies.
 """
 
 from __future__ import annotations
@@ -98,6 +98,7 @@ def main() -> None:
     try:
         registry, owner = read_frame(requests)
         confine(registry.limits.memory_bytes, owner)
+        write_frame(answers, "ready")
         while True:
             write_frame(answers, parse_outcome(read_frame(requests), registry))
     except (EOFError, BrokenPipeError):

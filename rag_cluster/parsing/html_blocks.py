@@ -7,29 +7,21 @@ LINES ("3-7"), the lines of the source that they come from.
 
 from __future__ import annotations
 
-import base64
-import binascii
-import io
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from urllib.parse import unquote_to_bytes
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
-from rag_cluster.errors import DocumentTooLargeError
+from rag_cluster.errors import DocumentError
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.boilerplate import DROPPED, is_boilerplate, is_decoration, is_hidden
+from rag_cluster.parsing.data_uri import embedded_picture
 from rag_cluster.parsing.html_tables import is_layout, table_grid
-from rag_cluster.parsing.limits import ParseLimits, check_image_size
-from rag_cluster.parsing.reading_order import CJK
+from rag_cluster.parsing.html_text import BREAK, dedent, formula, is_icon, preformatted, tidy
+from rag_cluster.parsing.limits import ParseLimits
 
 LINES = "data-rag-lines"
-ICON = 32
-"""Pixels: a linked picture that is not larger is decoration, whatever its alt text says."""
-BREAK = "\ue000"
-"""A forced line break inside collected text; white space around it is collapsed like any other."""
-
 _BLOCK_TAGS = """
 address article aside blockquote body caption center dd details dialog dir div dl dt fieldset figcaption figure
 footer form h1 h2 h3 h4 h5 h6 header hgroup hr html legend li listing main menu nav ol optgroup option p plaintext
@@ -38,8 +30,6 @@ pre search section summary table tbody td tfoot th thead tr ul xmp
 BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _SUPERSCRIPTS = str.maketrans("0123456789+-−n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿ")
-_SPACE = re.compile(r"[ \t\r\n\f\v\u00a0]+")
-_CJK_BREAK = re.compile(f"(?<=[{CJK}])[ \t]*[\r\n]+[ \t\r\n]*(?=[{CJK}])")
 _LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]+)")
 
 
@@ -131,7 +121,7 @@ class HtmlWalker:
             if element.get("type") == "checkbox" and next(element.iterancestors("li", "td"), None) is not None:
                 self._inline.append("[x] " if "checked" in element.attrib else "[ ] ")
         elif tag == "math":
-            self._inline.append(_formula(element))
+            self._inline.append(formula(element))
         elif tag == "q":
             self._inline.append("“")
             self._children(element)
@@ -155,9 +145,9 @@ class HtmlWalker:
         source = inner if inner is not None and not (element.text or "").strip() else element
         lines = _lines_of(source) or self._lines
         found = _LANGUAGE.search(f"{element.get('class', '')} {source.get('class', '')} {element.get('lang', '')}")
-        text = "".join(_preformatted(element)).expandtabs(4)
+        text = "".join(preformatted(element)).expandtabs(4)
         metadata = {"language": found[1]} if found else {}
-        self._builder.add(BlockType.CODE, _dedent(text), _locator(lines), metadata)
+        self._builder.add(BlockType.CODE, dedent(text), _locator(lines), metadata)
 
     def _only_code(self, element: Any) -> bool:
         """A paragraph in the body that is one code span and nothing else is code, not prose."""
@@ -263,7 +253,7 @@ class HtmlWalker:
 
     def _paragraph(self) -> None:
         """End the paragraph: its text goes to the open frame."""
-        text = _tidy("".join(self._inline))
+        text = tidy("".join(self._inline))
         self._inline.clear()
         frame = self._frames[-1]
         if text:
@@ -311,36 +301,32 @@ class HtmlWalker:
 
     def _image(self, element: Any, caption: str) -> None:
         """With bytes (data: URI) an asset; otherwise the caption or alt text, if there is one."""
-        alt = _tidy(element.get("alt") or "")
+        alt = tidy(element.get("alt") or "")
         source = element.get("src") or ""
         caption, text = (caption, alt if alt and alt not in caption else "") if caption else (alt, "")
         if source.startswith("data:image/") and self._embedded(source, caption, text):
             return
-        if len(caption) > 1 and not _is_icon(element):
+        if len(caption) > 1 and not is_icon(element):
             self._builder.picture(caption, text=text, locator=self._locator())
 
     def _embedded(self, source: str, caption: str, text: str) -> bool:
         """Whether a data: URI held a picture that is worth an asset."""
-        from PIL import Image, UnidentifiedImageError
-
-        head, _, body = source[5:].partition(",")
         try:
-            content = base64.b64decode(body) if head.endswith(";base64") else unquote_to_bytes(body)
-            with Image.open(io.BytesIO(content)) as picture:
-                width, height, media_type = picture.width, picture.height, Image.MIME.get(picture.format or "", "")
-            check_image_size(width, height, self._limits)
-        except (binascii.Error, ValueError, UnidentifiedImageError, OSError, SyntaxError):
-            self._builder.warn("A picture inside the document could not be read")
-            return False
-        except (DocumentTooLargeError, Image.DecompressionBombError) as error:
+            picture = embedded_picture(source, self._limits)
+        except DocumentError as error:
             self._builder.warn(f"A picture inside the document was left out: {error}")
             return False
-        if width * height <= 4 and not caption:
-            # A tracking pixel.
-            return True
-        self._builder.image(
-            content, media_type, caption=caption, text=text, width=width, height=height, locator=self._locator()
-        )
+        if picture.width * picture.height > 4 or caption:
+            self._builder.image(
+                picture.content,
+                picture.media_type,
+                caption=caption,
+                text=text,
+                width=picture.width,
+                height=picture.height,
+                locator=self._locator(),
+            )
+        # Otherwise it is a tracking pixel.
         return True
 
 
@@ -364,45 +350,6 @@ class _Sink(BlockBuilder):
         """A table inside a cell: a line per row."""
         for row in rows:
             self.add(BlockType.TEXT, " | ".join(cell for cell in row if cell))
-
-
-def _is_icon(image: Any) -> bool:
-    sizes = [image.get(name, "").removesuffix("px") for name in ("width", "height")]
-    return all(size.isascii() and size.isdigit() and int(size[:6]) <= ICON for size in sizes)
-
-
-def _tidy(text: str) -> str:
-    text = _CJK_BREAK.sub("", text.replace("\x00", ""))
-    text = _SPACE.sub(" ", text)
-    return "\n".join(line for part in text.split(BREAK) if (line := part.strip()))
-
-
-def _preformatted(element: Any) -> Iterator[str]:
-    if element.text:
-        yield element.text
-    for child in element:
-        if isinstance(child.tag, str) and child.tag not in DROPPED and not is_hidden(child):
-            yield "\n" if child.tag == "br" else ""
-            yield from _preformatted(child)
-        if child.tail:
-            yield child.tail
-
-
-def _dedent(text: str) -> str:
-    """Common indentation goes, which only mirrors the markup around; blank lines at both ends too."""
-    lines = text.replace("\r\n", "\n").split("\n")
-    if lines and not lines[0].strip():
-        lines = lines[1:]
-    filled = [line for line in lines if line.strip()]
-    indent = min((len(line) - len(line.lstrip(" ")) for line in filled), default=0)
-    return "\n".join(line[indent:].rstrip() for line in lines).rstrip()
-
-
-def _formula(element: Any) -> str:
-    for annotation in element.iter("annotation", "{*}annotation"):
-        if "tex" in (annotation.get("encoding") or "") and annotation.text:
-            return f"${annotation.text.strip()}$"
-    return element.get("alttext") or "".join(element.itertext())
 
 
 def _definition_children(element: Any) -> Iterator[Any]:

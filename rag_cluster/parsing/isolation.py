@@ -169,7 +169,14 @@ class _Child:
         started.wait(START_TIMEOUT)
         if self._process is None:
             raise InternalError(f"The parser process could not be started: {self._failure}")
-        self._send((registry, os.getpid()), time.monotonic() + START_TIMEOUT)
+        # Starting (importing, on a busy machine) is not the first document's time, nor its fault.
+        deadline = time.monotonic() + START_TIMEOUT
+        try:
+            self._send((registry, os.getpid()), deadline)
+            self._answer(deadline)
+        except (_ChildDied, _ChildTimedOut) as failure:
+            self.kill()
+            raise InternalError(f"The parser process could not be started: {failure or 'no answer'}") from failure
 
     def _run(self, started: threading.Event) -> None:
         try:
@@ -198,11 +205,14 @@ class _Child:
         """The child's answer. _ChildTimedOut, _ChildDied."""
         deadline = time.monotonic() + timeout
         self._send(source, deadline)
-        (size,) = LENGTH.unpack(self._receive(LENGTH.size, deadline))
-        outcome = pickle.loads(self._receive(size, deadline))  # noqa: S301 - our own process
+        outcome = self._answer(deadline)
         if not isinstance(outcome, Outcome):
             raise _ChildDied("it answered something else")
         return outcome
+
+    def _answer(self, deadline: float) -> Any:
+        (size,) = LENGTH.unpack(self._receive(LENGTH.size, deadline))
+        return pickle.loads(self._receive(size, deadline))  # noqa: S301 - our own process
 
     def kill(self) -> None:
         """End the process and everything that it started."""

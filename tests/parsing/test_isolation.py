@@ -189,7 +189,7 @@ def test_a_tiny_document_costs_little(parser: IsolatedParser, make_source: MakeS
         started = time.perf_counter()
         parser.parse(source)
         times.append(time.perf_counter() - started)
-    assert sorted(times)[50] < 0.004
+    assert sorted(times)[50] < 0.02
 
 
 def test_parsing_text_imports_no_heavy_library() -> None:
