@@ -36,11 +36,25 @@ def remove(pages: Sequence[PageContent]) -> None:
                 for key in _keys(text, page.number):
                     places[key].append((page.number, place))
     enough = 2 if len(pages) < 8 else 3
-    repeated = {key: marks for key, marks in places.items() if len({p for p, _ in marks}) >= enough}
+    counted = _page_numbering(places)
+    repeated = {
+        key: marks
+        for key, marks in places.items()
+        if len({p for p, _ in marks}) >= (2 if key[2] in counted else enough)
+    }
     for page in pages:
-        drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated, enough)}
+        drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated)}
         if drop and len(drop) < sum(isinstance(item, Line) for item in page.items) + _other(page):
             page.items = [item for item in page.items if id(item) not in drop]
+
+
+def _page_numbering(places: dict[_Key, list[tuple[int, float]]]) -> set[int]:
+    """Differences between printed and physical page numbers that hold on three pages or more."""
+    pages: dict[int, set[int]] = defaultdict(set)
+    for (_, _, offset), marks in places.items():
+        if offset is not None:
+            pages[offset].update(number for number, _ in marks)
+    return {offset for offset, numbers in pages.items() if len(numbers) >= 3}
 
 
 def _other(page: PageContent) -> int:
@@ -54,18 +68,20 @@ def _keys(text: str, page: int) -> Iterator[_Key]:
     letters = "".join(sorted(_NUMBER.sub("", text)))
     yield (letters, tuple(sorted(numbers)), None)
     for number in set(numbers):
-        yield (letters, tuple(sorted(n for n in numbers if n != number)), number - page)
+        others = sorted(numbers)
+        others.remove(number)
+        yield (letters, tuple(others), number - page)
     if _ROMAN.match(text):
         yield ("roman numeral", (), None)
 
 
-def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[int, float]]], enough: int) -> bool:
+def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[int, float]]]) -> bool:
     """Whether the line repeats, or most of the pieces that make it up (a footer beside a page number)."""
     place = _place(page, line)
 
     def repeats(text: str) -> bool:
         return any(
-            len({number for number, other in repeated[key] if abs(other - place) < NEAR}) >= enough
+            len({number for number, other in repeated[key] if abs(other - place) < NEAR}) >= 2
             for key in _keys(text, page.number)
             if key in repeated
         )

@@ -18,6 +18,7 @@ _NUMBERED = re.compile(
     r"^(?:(?:section|chapter|part|appendix)\s+)?(\d{1,2}(?:\.\d{1,2}){0,4})\.?[\s\u3000]+(?=[^\d\s.,%])", re.I
 )
 _CHINESE = re.compile(r"^第[一二三四五六七八九十百\d]+([章节篇部条])")
+_LEADERS = re.compile(r"(?:[.·…]\s*){4,}\s*\S{0,6}$")
 _LETTER = re.compile(r"[^\W\d_]")
 _CJK = re.compile("[\u3400-\u9fff]")
 
@@ -110,7 +111,13 @@ def _looks_like_heading(
         return False
     letters = len(_LETTER.findall(text))
     limit = 60 if len(_CJK.findall(text)) > 0.3 * len(text) else 160
-    if letters < 2 or len(text) > limit or CAPTION.match(text) or letters < 0.4 * len(text.replace(" ", "")):
+    if (
+        letters < 2
+        or len(text) > limit
+        or CAPTION.match(text)
+        or _LEADERS.search(text)
+        or letters < 0.4 * len(text.replace(" ", ""))
+    ):
         return False
     if paragraph.kind is BlockType.LIST and not (
         numbering_depth(text) or re.match(r"^[\dA-Z一二三四五六七八九十（(]", text)

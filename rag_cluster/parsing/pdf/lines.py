@@ -119,8 +119,8 @@ class Line:
     """
 
     __slots__ = (
-        "bold", "box", "chars", "color", "font", "frame", "hyphen", "italic", "lead", "mcid", "mono", "parts", "region",
-        "size", "text",
+        "bold", "box", "chars", "font", "font_share", "frame", "hyphen", "italic", "lead", "mcid", "mono", "parts",
+        "region", "size", "text",
     )  # fmt: skip
 
     def __init__(self, pieces: Sequence[Segment], frame: Frame, region: int) -> None:
@@ -143,10 +143,11 @@ class Line:
             styles[key] = word.style
         self.chars = sum(weights.values())
         main = styles[max(weights, key=weights.__getitem__)]
-        self.size, self.font, self.color, self.mcid = round(main.size, 1), main.font, main.color, main.mcid
+        self.size, self.font, self.mcid = round(main.size, 1), main.font, main.mcid
+        self.font_share = sum(n for k, n in weights.items() if styles[k].font == main.font) / self.chars
         self.bold = sum(n for k, n in weights.items() if styles[k].bold) > 0.7 * self.chars
         self.italic = sum(n for k, n in weights.items() if styles[k].italic) > 0.7 * self.chars
-        self.mono = sum(n for k, n in weights.items() if styles[k].mono) > 0.7 * self.chars
+        self.mono = sum(n for k, n in weights.items() if styles[k].mono) > 0.8 * self.chars
 
     @property
     def height(self) -> float:

@@ -21,6 +21,7 @@ _HYPHENATED = re.compile(r"[^\W\d_][-\u2010]$")
 _SMALL_LETTER = re.compile(r"[^\W\d_A-Z]")
 _TIGHT = "/)]-~%,.;:"
 _LEADER_END = re.compile(r"(?:[.·…]\s*){4,}\s*[\divxlc]*$", re.IGNORECASE)
+_DOT = re.compile(r"^[•●○◦▪■]")
 _SENTENCE_END = re.compile(r"[.!?:;。！？；：…][\"'”’)）」』\]]*\d{0,2}$")
 _SMALL_START = re.compile(r"^[a-zäöüßàâçéèêëîïôûñа-я(]")
 
@@ -100,7 +101,7 @@ def build(lines: Sequence[Line], page: int, *, code_allowed: bool = True) -> lis
 
 
 def _kind(line: Line, code_allowed: bool) -> BlockType:
-    if code_allowed and line.mono:
+    if code_allowed and line.mono and not _DOT.match(line.text):
         return BlockType.CODE
     return BlockType.LIST if split_marker(line.text)[0] else BlockType.TEXT
 
@@ -121,7 +122,9 @@ def _starts(par: Paragraph, line: Line, left: float, right: float, pitch: float,
     last, em = par.lines[-1], max(line.size, 1.0)
     step = (line.box[1] + line.box[3] - last.box[1] - last.box[3]) / 2
     if par.kind is BlockType.CODE and code_allowed and line.mono:
-        return not -0.2 * em < step < 2.2 * em or abs(line.size - last.size) > 0.15 * em
+        if _DOT.match(line.text):
+            return True
+        return not -0.2 * em < step < 3.2 * em or abs(line.size - last.size) > 0.15 * em
     if (
         abs(line.size - last.size) > 0.12 * em
         or step < -0.3 * em
@@ -150,6 +153,8 @@ def _indented(
     shift = line.box[0] - last.box[0]
     centred = abs((line.box[0] + line.box[2]) - (last.box[0] + last.box[2])) < 0.8 * em
     if par.kind is BlockType.LIST:
+        if ended and right - last.box[2] > 0.25 * (right - left):
+            return True
         hanging = abs(line.box[0] - par.first.lead) < 1.2 * em or abs(shift) < 0.8 * em
         return not hanging and (ended or short) and line.box[0] < par.first.lead - 0.8 * em
     if centred and not (short and ended):
@@ -188,8 +193,10 @@ def _demote_lone(paragraphs: Sequence[Paragraph]) -> None:
 def _code(lines: Sequence[Line]) -> str:
     """Lines with their indentation in characters; rows of the same height are one line."""
     left = min(line.box[0] for line in lines)
-    out = []
-    for line in lines:
+    out: list[str] = []
+    for before, line in zip([None, *lines], lines, strict=False):
+        if before is not None and line.box[1] - before.box[1] > 2.1 * line.size:
+            out.append("")
         advance = max((line.box[2] - line.box[0]) / max(len(line.text), 1), 0.3 * line.size, 1.0)
         out.append(" " * round((line.box[0] - left) / advance) + line.text)
     return "\n".join(out)

@@ -99,7 +99,7 @@ def _parts(contents: Sequence[PageContent], outline: dict[tuple[int, str], int])
     fixed = {i.font for c in contents for i in c.items if isinstance(i, Line) and i.mono}
     for content in contents:
         for item in content.items:
-            if isinstance(item, Line) and item.font in fixed:
+            if isinstance(item, Line) and item.font in fixed and item.font_share > 0.9:
                 item.mono = True
     out: list[Part] = []
     for content in contents:
