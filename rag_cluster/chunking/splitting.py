@@ -1,7 +1,9 @@
-"""Cutting what is too long: at sentences, then near the middle at clauses, words and, at last, characters."""
+"""Cutting what is too long: at sentences, then evenly at clauses, words and, at last, characters."""
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 
 from rag_cluster.chunking.boundaries import sentences
@@ -9,8 +11,6 @@ from rag_cluster.domain.ports import Tokenizer
 
 _CLAUSE = re.compile(r"(?<=[，、：:；;,)）】」』”])\s*|\s+(?=[(（【「『“])|\n\s*")
 _BLANK = re.compile(r"\s+")
-# A token is hardly ever longer on average; text beyond this is cut without being counted first.
-_CHARS_PER_TOKEN = 16
 
 
 def sentence_spans(text: str) -> list[tuple[int, int]]:
@@ -25,7 +25,10 @@ def sentence_pieces(text: str) -> list[str]:
 
 
 def fit(text: str, tokens: int, budget: int, tokenizer: Tokenizer) -> list[tuple[str, int]]:
-    """Cut one text of `tokens` tokens into (piece, tokens) of at most `budget`, by halving at the best place."""
+    """Cut one text of `tokens` tokens into (piece, tokens), none over `budget` unless it is a single character.
+
+    Pieces aim at a quarter of the budget, so that hardly one is counted twice and chunks still fill well.
+    """
     todo = [(text, tokens)]
     done: list[tuple[str, int]] = []
     while todo:
@@ -33,25 +36,27 @@ def fit(text: str, tokens: int, budget: int, tokenizer: Tokenizer) -> list[tuple
         if size <= budget or len(piece) < 2:
             done.append((piece, size))
             continue
-        cut = _cut(piece)
-        halves = [half for half in (piece[:cut], piece[cut:]) if half]
-        if len(halves) < 2:
-            done.append((piece, size))
-            continue
-        for half in reversed(halves):
-            uncounted = len(half) > budget * _CHARS_PER_TOKEN
-            todo.append((half, budget + 1 if uncounted else tokenizer.count(half)))
+        parts = _parts(piece, min(len(piece), math.ceil(4 * size / budget)))
+        todo.extend(reversed(list(zip(parts, tokenizer.count_many(parts), strict=True))))
     return done
 
 
-def _cut(text: str) -> int:
-    """Where to halve: the clause end nearest to the middle in the middle half, else a blank there, else the middle."""
-    middle = len(text) // 2
-    reach = max(1, len(text) // 4)
-    # Of a very long text only the surroundings of its middle are searched.
-    low, high = max(1, middle - min(reach, 2000)), min(len(text) - 1, middle + min(reach, 2000))
+def _parts(text: str, number: int) -> list[str]:
+    """The text in about `number` parts of about the same length, cut at the best places near to even ones."""
+    width = len(text) / number
+    cuts = [0]
+    for ordinal in range(1, number):
+        aim = round(ordinal * width)
+        low, high = max(cuts[-1] + 1, aim - int(width / 2)), min(len(text) - 1, aim + int(width / 2))
+        if low <= high:
+            cuts.append(_cut(text, low, min(max(aim, low), high), high))
+    return [text[start:end] for start, end in itertools.pairwise([*cuts, len(text)])]
+
+
+def _cut(text: str, low: int, aim: int, high: int) -> int:
+    """Where to cut in low..high: the clause end nearest to the aim, else the nearest blank, else the aim itself."""
     for boundary in (_CLAUSE, _BLANK):
-        ends = [match.end() for match in boundary.finditer(text, low, high) if low <= match.end() <= high]
+        ends = [match.end() for match in boundary.finditer(text, low - 1, high) if low <= match.end() <= high]
         if ends:
-            return min(ends, key=lambda end: abs(end - middle))
-    return middle
+            return min(ends, key=lambda end: abs(end - aim))
+    return aim

@@ -15,7 +15,7 @@ from tests.chunking.documents import builder, documents, is_subsequence, visible
 
 TOKENIZER = RegexTokenizer()
 quick = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
+    max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large]
 )
 
 

