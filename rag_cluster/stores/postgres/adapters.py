@@ -15,13 +15,14 @@ from uuid import UUID
 
 import psycopg
 from psycopg.adapt import AdaptersMap
-from psycopg.types.json import set_json_dumps
+from psycopg.types.json import set_json_dumps, set_json_loads
 from psycopg.types.string import StrDumper, StrDumperUnknown, TextLoader
 
 from rag_cluster.errors import NotFoundError
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
 _REPLACEMENT = "\ufffd"
+_DECODER = json.JSONDecoder()
 
 
 def storable(text: str) -> str:
@@ -66,6 +67,11 @@ def dump_json(value: Any) -> str:
     return text
 
 
+def load_json(data: str | bytes) -> Any:
+    """JSON as PostgreSQL prints it: UTF-8 without white space around, so that nothing has to be detected."""
+    return _DECODER.raw_decode(data if isinstance(data, str) else bytes(data).decode())[0]
+
+
 def _storable_bytes(text: str) -> bytes:
     try:
         data = text.encode()
@@ -90,6 +96,7 @@ def _adapters() -> AdaptersMap:
     adapters.register_dumper(str, _UnknownDumper)  # the last one registered is the default
     adapters.register_loader("uuid", TextLoader)
     set_json_dumps(dump_json, adapters)
+    set_json_loads(load_json, adapters)
     return adapters
 
 
