@@ -6,48 +6,28 @@ Vectors are compared by cosine; BM25 runs on `text` with a Chinese tokenizer, lo
 
 from __future__ import annotations
 
-import asyncio
-import logging
-import threading
-import weakref
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from operator import methodcaller
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
-from grpc import RpcError
-from pymilvus import AsyncMilvusClient, MilvusClient
+from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
-from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception, stop_after_attempt
-from tenacity.wait import wait_random_exponential
 
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.chunks import IndexRow
 from rag_cluster.domain.documents import IndexRecord
 from rag_cluster.domain.retrieval import Hit
-from rag_cluster.errors import IndexMismatchError, InternalError, StoreUnavailableError
+from rag_cluster.errors import IndexMismatchError
+from rag_cluster.stores.milvus_connection import MilvusConnection
 from rag_cluster.stores.milvus_filters import compile_filter, matches_nothing, string
 from rag_cluster.stores.milvus_schema import IndexOptions, bounded_text, collection_schema, search_parameters
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
 
-T = TypeVar("T")
 MAX_LIMIT = 16_384
 """The most rows that Milvus returns for one search."""
 _ROWS_PER_CALL = 512  # with the longest texts still below a server's message limit of 64 MiB
-_CONNECT_SECONDS = 5.0
-_ATTEMPTS = 4
-_NO_COLLECTION = 100
-_NOT_LOADED = 101  # Milvus Lite loads nothing by itself after a restart
-_OUTAGES = ("UNAVAILABLE", "Fail connecting", "too_many_pings", "GOAWAY", "Socket closed", "Connection reset")
-_CHANNEL = {
-    # A server that was just started again is tried at once, not after a backoff that another client earned.
-    "grpc.use_local_subchannel_pool": 1,
-    "grpc.initial_reconnect_backoff_ms": 50,
-    "grpc.min_reconnect_backoff_ms": 50,
-    "grpc.max_reconnect_backoff_ms": 1000,
-}
-_log = logging.getLogger(__name__)
 
 
 class MilvusChunkIndex:
@@ -69,40 +49,20 @@ class MilvusChunkIndex:
 
         revive: starts the server again when it is gone and tells its URI (`EmbeddedStores.ensure_milvus`).
         """
-        self._uri = uri
-        self._token = token
+        self._milvus = MilvusConnection(uri, token, timeout, revive)
         self._timeout = timeout
         self._options = IndexOptions(index_type, dict(index_params or {}), mmap, replicas)
-        self._revive = revive
-        self._open()
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Everything but the connections."""
-        return {name: vars(self)[name] for name in ("_uri", "_token", "_timeout", "_options", "_revive")}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._open()
-
-    def _open(self) -> None:
-        logging.getLogger("pymilvus").setLevel(logging.CRITICAL)  # it logs stack traces of what we handle
-        self._lock = threading.Lock()
-        self._client: MilvusClient | None = None
-        self._async_clients: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncMilvusClient] = (
-            weakref.WeakKeyDictionary()
-        )
         self._dimensions: dict[str, int] = {}
-        self._lite: bool | None = None
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
     def ensure(self, index: IndexRecord) -> None:
         """Create the collection with its indexes and load it, or check it. IndexMismatchError."""
-        self._call(index.collection, lambda client: self._ensure(client, index))
+        self._milvus.call(index.collection, lambda client: self._ensure(client, index))
 
     def _ensure(self, client: MilvusClient, index: IndexRecord) -> None:
         name = index.collection
-        lite = self._is_lite(client)
+        lite = self._milvus.is_lite(client)
         self._create(client, index, lite)
         dimension, fingerprint = _describe(client.describe_collection(name, timeout=self._timeout))
         if dimension != index.dimension or (fingerprint and fingerprint != index.embedder_fingerprint):
@@ -157,7 +117,7 @@ class MilvusChunkIndex:
     def _write(self, collection: str, records: Sequence[Mapping[str, Any]], **options: Any) -> None:
         for start in range(0, len(records), _ROWS_PER_CALL):
             batch = records[start : start + _ROWS_PER_CALL]
-            self._call(collection, methodcaller("upsert", collection, batch, timeout=self._timeout, **options))
+            self._milvus.call(collection, methodcaller("upsert", collection, batch, timeout=self._timeout, **options))
 
     def delete(
         self, collection: str, document_id: str, *, version: int | None = None, max_version: int | None = None
@@ -168,7 +128,7 @@ class MilvusChunkIndex:
             expression += f" and version == {int(version)}"
         if max_version is not None:
             expression += f" and version <= {int(max_version)}"
-        self._call(
+        self._milvus.call(
             collection,
             lambda client: client.delete(collection, filter=expression, timeout=self._timeout),
             missing_collection=None,
@@ -200,21 +160,27 @@ class MilvusChunkIndex:
                 iterator.close()
             return found
 
-        return self._call(collection, read, missing_collection={})
+        return self._milvus.call(collection, read, missing_collection={})
 
     def flush(self, collection: str) -> None:
         """Seal recent rows: Milvus Lite searches unsealed ones by brute force. A server does this by itself."""
 
         def seal(client: MilvusClient) -> None:
-            if self._is_lite(client):
+            if self._milvus.is_lite(client):
                 client.flush(collection, timeout=max(self._timeout, 300.0))
                 client.load_collection(collection, timeout=max(self._timeout, 300.0))
 
-        self._call(collection, seal, missing_collection=None)
+        self._milvus.call(collection, seal, missing_collection=None)
 
     def ping(self) -> None:
         """One round trip. StoreUnavailableError."""
-        self._call("", lambda client: client.list_collections(timeout=self._timeout))
+        self._milvus.call("", lambda client: client.list_collections(timeout=self._timeout))
+
+    def _dimension(self, collection: str) -> int:
+        if collection not in self._dimensions:
+            describe = methodcaller("describe_collection", collection, timeout=self._timeout)
+            self._dimensions[collection] = _describe(self._milvus.call(collection, describe))[0]
+        return self._dimensions[collection]
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -226,7 +192,7 @@ class MilvusChunkIndex:
             return []
         dimension = self._dimensions.get(collection)
         if dimension is None:
-            description = await self._call_async(
+            description = await self._milvus.call_async(
                 collection, lambda client: client.describe_collection(collection, timeout=self._timeout)
             )
             dimension = self._dimensions[collection] = _describe(description)[0]
@@ -245,7 +211,7 @@ class MilvusChunkIndex:
         limit = min(limit, MAX_LIMIT)
         expression = compile_filter(access)
         parameters = search_parameters(field, self._options.index_type, limit)
-        found = await self._call_async(
+        found = await self._milvus.call_async(
             collection,
             lambda client: client.search(
                 collection,
@@ -269,108 +235,6 @@ class MilvusChunkIndex:
             )
             for row in (found[0] if found else [])
         ]
-
-    # -- connections -------------------------------------------------------------------------------------------------
-
-    def _is_lite(self, client: MilvusClient) -> bool:
-        if self._lite is None:
-            self._lite = "lite" in client.get_server_version(timeout=self._timeout)
-        return self._lite
-
-    def _dimension(self, collection: str) -> int:
-        if collection not in self._dimensions:
-            description = self._call(
-                collection, lambda client: client.describe_collection(collection, timeout=self._timeout)
-            )
-            self._dimensions[collection] = _describe(description)[0]
-        return self._dimensions[collection]
-
-    def _connect(self) -> MilvusClient:
-        with self._lock:
-            if self._client is None:
-                self._client = MilvusClient(**self._connection())
-            return self._client
-
-    def _connect_async(self) -> AsyncMilvusClient:
-        loop = asyncio.get_running_loop()
-        with self._lock:
-            if loop not in self._async_clients:
-                self._async_clients[loop] = AsyncMilvusClient(**self._connection())
-            return self._async_clients[loop]
-
-    def _connection(self) -> dict[str, Any]:
-        if not self._uri and self._revive is not None:
-            self._uri = self._revive()
-        return {
-            "uri": self._uri,
-            "token": self._token,
-            "timeout": _CONNECT_SECONDS,
-            "grpc_options": _CHANNEL,
-            "dedicated": True,
-        }
-
-    def _call(self, collection: str, operation: Callable[[MilvusClient], T], *, missing_collection: Any = ...) -> T:
-        """Run an operation, again after an outage. missing_collection: the result when there is no collection."""
-        retrying = Retrying(before_sleep=lambda state: self._recover(collection, state), **_RETRY)
-        try:
-            return retrying(lambda: operation(self._connect()))
-        except (MilvusException, RpcError) as error:
-            if missing_collection is not ... and _code(error) == _NO_COLLECTION:
-                return missing_collection  # type: ignore[no-any-return]
-            raise _translated(error) from error
-
-    async def _call_async(self, collection: str, operation: Callable[[AsyncMilvusClient], Awaitable[T]]) -> T:
-        async def recover(state: RetryCallState) -> None:
-            await asyncio.to_thread(self._recover, collection, state)
-
-        async def attempt() -> T:
-            return await operation(self._connect_async())
-
-        try:
-            return await AsyncRetrying(before_sleep=recover, **_RETRY)(attempt)
-        except (MilvusException, RpcError) as error:
-            raise _translated(error) from error
-
-    def _recover(self, collection: str, state: RetryCallState) -> None:
-        error = state.outcome.exception() if state.outcome else None
-        _log.warning("Milvus call failed, attempt %d: %s", state.attempt_number, error, extra={"uri": self._uri})
-        if error is not None and _code(error) == _NOT_LOADED:
-            self._connect().load_collection(collection, timeout=self._timeout)
-        elif self._revive is not None:
-            uri = self._revive()
-            with self._lock:
-                if uri != self._uri:
-                    self._uri, self._client = uri, None
-                    self._async_clients.clear()
-
-
-def _code(error: BaseException) -> Any:
-    return getattr(error, "code", None)
-
-
-def _is_passing(error: BaseException) -> bool:
-    """Whether the same call may succeed when it is made again."""
-    return isinstance(error, (MilvusException, RpcError)) and (
-        _code(error) == _NOT_LOADED or any(sign in str(error) for sign in _OUTAGES)
-    )
-
-
-_RETRY: dict[str, Any] = {
-    "stop": stop_after_attempt(_ATTEMPTS),
-    "wait": wait_random_exponential(multiplier=0.1, max=2.0),
-    "retry": retry_if_exception(_is_passing),
-    "reraise": True,
-}
-
-
-def _translated(error: Exception) -> Exception:
-    if _code(error) == _NO_COLLECTION:
-        return IndexMismatchError(
-            f"The collection does not exist; it is rebuilt from the snapshots by a re-embed: {error}"
-        )
-    if "exceeds max_length" in str(error):
-        return InternalError(f"Milvus refused a row: {error}")
-    return StoreUnavailableError(f"Milvus: {error}")
 
 
 def _describe(description: Mapping[str, Any]) -> tuple[int, str]:
