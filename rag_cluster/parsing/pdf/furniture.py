@@ -67,12 +67,20 @@ def _keys(text: str, page: int) -> Iterator[_Key]:
     numbers = [int(n) for n in _NUMBER.findall(text)[:12] if len(n) < 12]
     letters = "".join(sorted(_NUMBER.sub("", text)))
     yield (letters, tuple(sorted(numbers)), None)
-    for number in set(numbers):
+    for number in _candidates(text, numbers, letters):
         others = sorted(numbers)
         others.remove(number)
         yield (letters, tuple(others), number - page)
     if _ROMAN.match(text):
         yield ("roman numeral", (), None)
+
+
+def _candidates(text: str, numbers: list[int], letters: str) -> set[int]:
+    """Numbers that can be the page's: any of a line of little else ("Page 3 of 9"), else the first or last thing."""
+    if len(letters) <= 12:
+        return set(numbers)
+    ends = set(numbers[:1]) if text[0].isdigit() else set()
+    return ends | (set(numbers[-1:]) if text[-1].isdigit() else set())
 
 
 def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[int, float]]]) -> bool:
