@@ -137,9 +137,10 @@ def _place(text: str, source: ContextSource) -> _Quote | None:
     wanted = _squeezed(text)
     if not wanted:
         return None
+    literal = re.compile(r"\s+".join(map(re.escape, wanted.split(" "))))
     for chunk in source.result.matches:
-        if wanted in _squeezed(chunk.text):
-            return _Quote(text, chunk.id, chunk.locator)
+        if found := literal.search(chunk.text):
+            return _Quote(text, chunk.id, chunk.locator_of(*found.span()))
     if wanted in _squeezed(source.text) or wanted in _squeezed(source.result.content):
         return _Quote(text, source.result.chunk_id, source.result.context_locator)
     return None

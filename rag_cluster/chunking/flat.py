@@ -11,7 +11,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_cluster.chunking.pieces import assemble, block_facts, merged_locator
+from rag_cluster.chunking.pieces import assemble, block_facts, merged_locator, places
 from rag_cluster.chunking.rendering import whole_pieces
 from rag_cluster.chunking.splitting import sentence_spans
 from rag_cluster.domain import ids
@@ -44,14 +44,17 @@ class FlatChunker(ABC):
     def split(self, document: ParsedDocument, *, knowledge_base_id: str, fingerprint: str) -> ChunkedDocument:
         """One chunk per span that is not blank."""
         pieces = [piece for block in document.blocks for piece in whole_pieces(block)]
-        text, places = assemble(pieces, embedded=True)
-        starts, ends = [start for start, _ in places], [end for _, end in places]
+        text, lies = assemble(pieces, embedded=True)
+        starts, ends = [start for start, _ in lies], [end for _, end in lies]
         found = [span for span in (_stripped(text, start, end) for start, end in self.spans(text)) if span]
         contents = [text[start:end] for start, end in found]
         chunks: list[Chunk] = []
         counts = self._tokenizer.count_many(contents)
         for (start, end), content, tokens in zip(found, contents, counts, strict=True):
-            inside = pieces[bisect_right(ends, start) : bisect_left(starts, end)]
+            within = slice(bisect_right(ends, start), bisect_left(starts, end))
+            inside = pieces[within]
+            stretches = [(max(first - start, 0), last - start) for first, last in lies[within]]
+            known = places(inside, stretches, end - start)
             block_ids, content_types, asset_ids = block_facts(inside)
             chunks.append(
                 Chunk(
@@ -66,7 +69,7 @@ class FlatChunker(ABC):
                     block_ids=block_ids,
                     content_types=content_types,
                     asset_ids=asset_ids,
-                    metadata={"chunking_strategy": self.name},
+                    metadata={"chunking_strategy": self.name, **({"places": known} if known else {})},
                 )
             )
         return ChunkedDocument(tuple(chunks), ())

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from rag_cluster.domain.blocks import BBox, Block, BlockType, SourceLocator
+from rag_cluster.domain.blocks import Block, BlockType, SourceLocator
+from rag_cluster.domain.locators import merge_locators
 
 
 @dataclass(slots=True)
@@ -82,36 +83,25 @@ def cost(pieces: Iterable[Piece], previous: str | None = None, *, embedded: bool
 
 
 def merged_locator(pieces: Sequence[Piece], heading_path: tuple[str, ...]) -> SourceLocator:
-    """One locator for what lies in several places: every span, the cells' bounding range, first to last line."""
-    locators = list(dict.fromkeys(piece.locator or piece.block.locator for piece in pieces))
-    if not locators:
-        return SourceLocator(heading_path=heading_path)
-    if len(locators) == 1:
-        return replace(locators[0], heading_path=heading_path)
-    pages = [locator.page for locator in locators if locator.page is not None]
-    spans: dict[tuple[int, BBox], None] = {}
-    for locator in locators:
-        if locator.spans:
-            spans.update(dict.fromkeys(locator.spans))
-        elif locator.page is not None and locator.bbox is not None:
-            spans[(locator.page, locator.bbox)] = None
-    page, bbox = next(iter(spans)) if spans else (min(pages, default=None), None)
-    starts = [locator.line_start for locator in locators if locator.line_start is not None]
-    sheet = locators[0].sheet
-    ends = [locator.line_end for locator in locators if locator.line_end is not None]
-    return SourceLocator(
-        heading_path=heading_path,
-        page=page,
-        bbox=bbox,
-        spans=tuple(spans) if len(spans) > 1 else (),
-        sheet=sheet,
-        cell_range=bounding_range(
-            [found.cell_range for found in locators if found.sheet == sheet and found.cell_range]
-        ),
-        slide=next((locator.slide for locator in locators if locator.slide is not None), None),
-        line_start=min(starts, default=None),
-        line_end=max(ends, default=max(starts, default=None)),
-    )
+    """One locator for what lies in several places."""
+    return merge_locators([piece.locator or piece.block.locator for piece in pieces], heading_path)
+
+
+def places(pieces: Sequence[Piece], spans: Sequence[tuple[int, int]], length: int) -> list[list[Any]]:
+    """Where each stretch of a chunk's text lies: [start, end, locator without its path] (`Chunk.locator_of`).
+
+    Empty when everything lies in one place, which the chunk's own locator then tells.
+    """
+    found: list[list[Any]] = []
+    for piece, (start, end) in zip(pieces, spans, strict=True):
+        if piece.silent or start >= length:
+            continue
+        locator = replace(piece.locator or piece.block.locator, heading_path=()).to_dict()
+        if found and found[-1][2] == locator:
+            found[-1][1] = min(end, length)
+        else:
+            found.append([start, min(end, length), locator])
+    return found if len(found) > 1 else []
 
 
 def block_facts(pieces: Sequence[Piece]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
@@ -121,53 +111,3 @@ def block_facts(pieces: Sequence[Piece]) -> tuple[tuple[str, ...], tuple[str, ..
     images = (piece.block for piece in pieces if piece.block.type is BlockType.IMAGE)
     assets = dict.fromkeys(str(image.metadata["asset_id"]) for image in images if image.metadata.get("asset_id"))
     return tuple(blocks), tuple(kinds), tuple(assets)
-
-
-# -- A1 notation -----------------------------------------------------------------------------------------------------
-
-_CELL = re.compile(r"\$?([A-Za-z]{1,3})\$?(\d+)$")
-Rectangle = tuple[int, int, int, int]
-"""(first row, first column, last row, last column), 1-based, inclusive."""
-
-
-def parse_range(cell_range: str) -> Rectangle | None:
-    """ "B2:D9" -> (2, 2, 9, 4); None when it is no A1 range."""
-    first, _, last = cell_range.partition(":")
-    start, end = _CELL.match(first), _CELL.match(last or first)
-    if not start or not end:
-        return None
-    return int(start[2]), _column(start[1]), int(end[2]), _column(end[1])
-
-
-def format_range(rectangle: Rectangle) -> str:
-    """(2, 2, 9, 4) -> "B2:D9"; a single cell -> "B2"."""
-    top, left, bottom, right = rectangle
-    first, last = f"{_letters(left)}{top}", f"{_letters(right)}{bottom}"
-    return first if first == last else f"{first}:{last}"
-
-
-def bounding_range(ranges: Sequence[str]) -> str | None:
-    """The smallest range around all; None without any. A range that cannot be read leaves the first one standing."""
-    if len(set(ranges)) <= 1:
-        return ranges[0] if ranges else None
-    found = [parse_range(cell_range) for cell_range in ranges]
-    known = [rectangle for rectangle in found if rectangle is not None]
-    if len(known) < len(found):
-        return ranges[0]
-    tops, lefts, bottoms, rights = zip(*known, strict=True)
-    return format_range((min(tops), min(lefts), max(bottoms), max(rights)))
-
-
-def _column(letters: str) -> int:
-    number = 0
-    for letter in letters.upper():
-        number = number * 26 + ord(letter) - 64
-    return number
-
-
-def _letters(column: int) -> str:
-    letters = ""
-    while column:
-        column, digit = divmod(column - 1, 26)
-        letters = chr(65 + digit) + letters
-    return letters

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_cluster.chunking.packing import pack, pack_pieces
-from rag_cluster.chunking.pieces import Piece, assemble, block_facts, cost, merged_locator
+from rag_cluster.chunking.pieces import Piece, assemble, block_facts, cost, merged_locator, places
 from rag_cluster.chunking.rendering import Budget, heading_piece, render
 from rag_cluster.chunking.sections import Place, Section, sections
 from rag_cluster.domain import ids
@@ -80,7 +80,7 @@ class StructuredChunker:
             for child, piece_spans in zip(members, spans, strict=True):
                 if not _audible(child.pieces):
                     continue
-                text, start, end = _text_in_parent(child, piece_spans, parent.text)
+                text, own_spans, start, end = _text_in_parent(child, piece_spans, parent.text)
                 content = child.prefix + text
                 pieces = [piece for piece in child.pieces if not _only_in_prefix(piece)]
                 block_ids, content_types, asset_ids = block_facts(pieces)
@@ -101,7 +101,7 @@ class StructuredChunker:
                         block_ids=block_ids,
                         content_types=content_types,
                         asset_ids=asset_ids,
-                        metadata={"chunking_strategy": self.name},
+                        metadata={"chunking_strategy": self.name, **_places(child, own_spans, len(text))},
                     )
                 )
         return ChunkedDocument(tuple(chunks), tuple(parents))
@@ -205,11 +205,18 @@ def _parent(
     return parent, spans
 
 
-def _text_in_parent(child: _Child, spans: Sequence[tuple[int, int]], parent_text: str) -> tuple[str, int, int]:
-    """(text, start, end): the offsets where the child is a literal slice of its parent, else -1."""
-    text, _ = assemble(child.pieces, embedded=True)
+def _text_in_parent(
+    child: _Child, spans: Sequence[tuple[int, int]], parent_text: str
+) -> tuple[str, list[tuple[int, int]], int, int]:
+    """(text, the pieces' spans in it, start, end): offsets where it is a literal slice of the parent's text, else -1."""
+    text, own_spans = assemble(child.pieces, embedded=True)
     first = next(position for position, piece in enumerate(child.pieces) if not piece.silent)
     start = spans[first][0]
     if parent_text.startswith(text, start):
-        return text, start, start + len(text)
-    return text, -1, -1
+        return text, own_spans, start, start + len(text)
+    return text, own_spans, -1, -1
+
+
+def _places(child: _Child, spans: Sequence[tuple[int, int]], length: int) -> dict[str, Any]:
+    found = places(child.pieces, spans, length)
+    return {"places": found} if found else {}

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from rag_cluster.chunking.pieces import Piece, format_range, parse_range
+from rag_cluster.chunking.pieces import Piece
 from rag_cluster.chunking.splitting import sentence_pieces
 from rag_cluster.domain.blocks import Block, SourceLocator
+from rag_cluster.domain.locators import format_range, parse_range
 
 
 def table_pieces(block: Block, child: int) -> Iterator[Piece]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rag_cluster.domain.blocks import Block, SourceLocator
+from rag_cluster.domain.locators import merge_locators
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +35,22 @@ class Chunk:
     content_types: tuple[str, ...] = ()
     asset_ids: tuple[str, ...] = ()
     metadata: Mapping[str, Any] = field(default_factory=dict)
-    """"chunking_strategy" is always here (seed 002), and "filename"; the rest is the strategy's."""
+    """"chunking_strategy" is always here (seed 002), and "filename"; "places" where the text lies in several; the rest
+    is the strategy's."""
 
     @property
     def text(self) -> str:
         """The content without its heading prefix."""
         return self.content[self.prefix_length :]
+
+    def locator_of(self, start: int, end: int) -> SourceLocator:
+        """Where `text[start:end]` lies: as exactly as the chunk's pieces know ("places" of the metadata)."""
+        met = [
+            SourceLocator.from_dict(locator)
+            for begin, stop, locator in self.metadata.get("places", ())
+            if begin < end and start < stop
+        ]
+        return merge_locators(met, self.locator.heading_path) if met else self.locator
 
 
 @dataclass(frozen=True, slots=True)

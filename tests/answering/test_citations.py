@@ -51,6 +51,16 @@ def test_the_locator_is_that_of_the_matched_chunk_which_holds_the_quote() -> Non
     assert citation.heading_path == ("Cranes",) and citation.version == 2 and citation.uri == "file:///cranes.pdf"
 
 
+def test_a_quote_in_a_chunk_of_two_pages_is_cited_with_its_own_page() -> None:
+    text = f"{FIRST}\n\n{SECOND}"
+    places = [[0, len(FIRST), {"page": 3}], [len(FIRST) + 2, len(text), {"page": 4}]]
+    spanning = Chunk(
+        "c1", "kb", "doc", 1, 0, text, locator=SourceLocator(("Cranes",), page=3), metadata={"places": places}
+    )
+    (citation,) = build_citations(f"Maintenance  costs 4,200 euros. {cite(1)}", [source(1, spanning)])
+    assert citation.locator == SourceLocator(("Cranes",), page=4)
+
+
 def test_a_quote_outside_the_matched_chunks_has_the_contexts_place() -> None:
     wide = source(1, chunk("c1", FIRST, 3), content=f"{FIRST}\n\n{SECOND}")
     (citation,) = build_citations(f"Maintenance costs 4,200 euros. {cite(1)}", [wide])

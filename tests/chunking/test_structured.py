@@ -72,6 +72,34 @@ def test_offsets_are_literal_slices_of_the_parent(document: ParsedDocument) -> N
 
 @quick
 @given(documents())
+def test_places_cover_the_text_in_order_and_name_the_pages_of_the_locator(document: ParsedDocument) -> None:
+    for c in chunk(document).chunks:
+        known = c.metadata.get("places", [])
+        assert all(0 <= start < end <= len(c.text) for start, end, _ in known)
+        assert all(before[1] <= after[0] for before, after in itertools.pairwise(known))
+        if known:
+            gaps = zip(
+                [0, *(end for _, end, _ in known)], [start for start, _, _ in known] + [len(c.text)], strict=True
+            )
+            assert not any(visible(c.text[start:end]) for start, end in gaps)
+            pages = {page for page, _ in c.locator.spans} | {c.locator.page}
+            assert {place["page"] for _, _, place in known if "page" in place} == pages - {None}
+
+
+def test_a_stretch_of_a_chunk_is_located_more_exactly_than_the_chunk() -> None:
+    parts = builder()
+    parts.heading("Tides", 1)
+    parts.add(BlockType.TEXT, "High water came at night.", SourceLocator(page=7, bbox=(0, 0, 9, 9)))
+    parts.add(BlockType.TEXT, "The gates were closed.", SourceLocator(page=8, bbox=(0, 0, 5, 5)))
+    (c,) = chunk(parts.build()).chunks
+    assert [page for page, _ in c.locator.spans] == [7, 8]
+    at = c.text.index("gates")
+    assert c.locator_of(at, at + 5) == SourceLocator(("Tides",), page=8, bbox=(0, 0, 5, 5))
+    assert c.locator_of(0, len(c.text)) == c.locator
+
+
+@quick
+@given(documents())
 def test_no_child_crosses_a_heading(document: ParsedDocument) -> None:
     position = {b.id: n for n, b in enumerate(document.blocks)}
     for c in chunk(document).chunks:
