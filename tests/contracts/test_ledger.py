@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 import pytest
@@ -198,6 +199,23 @@ def test_a_claim_applies_the_listed_attributes_at_once(ingest: Ingest, outbox: O
     document = ingest.catalog.document(claim.document_id, LOCAL)
     assert (document.access, document.metadata, document.published_version) == (access, {"a": 1}, 1)
     assert ("index_access", {}) in owed(outbox, claim.document_id)
+
+
+def test_a_listing_that_states_no_attributes_keeps_the_documents_own(ingest: Ingest) -> None:
+    document_id = ingest.ready().document_id
+    ingest.catalog.update_document(document_id, access=AccessAttributes(("hr",)), metadata={"k": 1})
+
+    def attributes() -> tuple[AccessAttributes, object]:
+        document = ingest.catalog.document(document_id, LOCAL)
+        return document.access, document.metadata
+
+    silent = dataclasses.replace(listed(access=AccessAttributes()), keeps_access=True, keeps_metadata=True)
+    assert ingest.plan(silent) == "unchanged"
+    ingest.ready(dataclasses.replace(silent, etag="2"), sha256="other")
+    assert attributes() == (AccessAttributes(("hr",)), {"k": 1})
+    ingest.catalog.tombstone(document_id)
+    ingest.ready(silent)
+    assert attributes() == (AccessAttributes(), {}), "a second life begins anew"
 
 
 def test_claiming_in_a_missing_or_deleted_knowledge_base_or_source_is_not_found(ingest: Ingest) -> None:

@@ -52,14 +52,15 @@ class LedgerClaims:
             newest = _newest_version(connection, document_id)
             if newest is not None and newest["live"] and newest["claim_owner"] != owner:
                 return None
-            if facts["deleted_at"] is not None:
+            deleted = facts["deleted_at"] is not None
+            if deleted:
                 _revive(connection, facts, file)
                 newest = None
             apply_attributes(
                 connection,
                 facts,
-                None if file.keeps_access else file.access,
-                None if file.keeps_metadata else file.metadata,
+                None if file.keeps_access and not deleted else file.access,
+                None if file.keeps_metadata and not deleted else file.metadata,
             )
             if newest is not None and newest["resumable"]:
                 if (newest["size"], newest["etag"], newest["content_fingerprint"]) == (
