@@ -18,8 +18,10 @@ from typing import Any
 import pyarrow as pa
 import ray
 from ray.data import ActorPoolStrategy, DataContext
+from ray.exceptions import RayError
 
 from rag_cluster.domain.documents import PlannedFile, Receipt, RunStatus, SourceKind
+from rag_cluster.errors import RagClusterError
 from rag_cluster.ingestion import manifest, rows, steps
 from rag_cluster.ingestion.heartbeat import interruptible
 from rag_cluster.ingestion.report import IngestionReport
@@ -43,6 +45,7 @@ _QUIET = {
     "enable_operator_progress_bars": False,
     "print_on_execution_start": False,
     "enable_auto_log_stats": False,
+    "raise_original_map_exception": True,
     "target_max_block_size": BLOCK_BYTES,
     "target_min_block_size": 1,
 }
@@ -92,7 +95,8 @@ def run_ingestion(
         status, message = RunStatus.CANCELLED, "interrupted; the next run goes on from here"
         raise
     except Exception as error:
-        message = f"{type(error).__name__}: {error}"[:2000]
+        kind = error.type if isinstance(error, RagClusterError) else type(error).__name__
+        message = f"{kind}: {error}"[:2000]
         raise
     finally:
         run.close(status, message)
@@ -137,21 +141,45 @@ def _stream(factory: Factory, context: RunContext, wave: Sequence[PlannedFile], 
     finally:
         for name, value in before.items():
             setattr(data_context, name, value)
-    for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-        yield from rows.from_table(table)
+    try:
+        for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
+            yield from rows.from_table(table)
+    except RayError as error:
+        raise _own_error(error) or error from error
 
 
-class _Prepare:
+class _Worker:
+    """What both actors do at their start. An error there is kept for the first batch: raised in a constructor, Ray
+    would report the death of an actor instead of it."""
+
+    def __init__(self, factory: Factory, context: RunContext) -> None:
+        configure_logging()
+        self._context = context
+        self._error: Exception | None = None
+        try:
+            self._write_path = factory()
+            self._start()
+        except Exception as error:  # raised by the first batch
+            self._error = error
+
+    def _start(self) -> None:
+        """Load what the stage needs."""
+
+    def _enter(self) -> None:
+        trace_id.set(self._context.run_id)
+        if self._error is not None:
+            raise self._error
+
+
+class _Prepare(_Worker):
     """Actor: fetches, parses, chunks and snapshots; owns the isolated parse child."""
 
     def __init__(self, factory: Factory, context: RunContext) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
-        configure_logging()
-        self._context = context
-        self._write_path = factory()
+        super().__init__(factory, context)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
-        trace_id.set(self._context.run_id)
+        self._enter()
         out: list[Row] = []
         for documents in batch["documents"].to_pylist():
             for document in documents:
@@ -170,17 +198,14 @@ class _Prepare:
         return rows.to_table(out)
 
 
-class _Index:
+class _Index(_Worker):
     """Actor: owns the embedder; embeds and writes parts; lets receipts through."""
 
-    def __init__(self, factory: Factory, context: RunContext) -> None:
-        configure_logging()
-        self._context = context
-        self._write_path = factory()
+    def _start(self) -> None:
         self._record = steps.open_index(self._write_path)
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
-        trace_id.set(self._context.run_id)
+        self._enter()
         arrived = list(rows.from_table(batch))
         parts = [row for row in arrived if isinstance(row, PreparedPart)]
         if len(parts) < len(arrived):
@@ -200,6 +225,16 @@ def _batches(wave: Sequence[PlannedFile]) -> pa.Table:
         batches[-1].append(manifest.to_row(planned))
         size += planned.file.size
     return pa.table({"documents": batches}, schema=_BATCH_SCHEMA)
+
+
+def _own_error(error: BaseException | None) -> RagClusterError | None:
+    """The error of this program that Ray wrapped, if there is one."""
+    while error is not None:
+        cause = getattr(error, "cause", None)
+        if isinstance(cause, RagClusterError):
+            return cause
+        error = error.__cause__ or cause
+    return None
 
 
 def _ensure_ray(pools: Pools, address: str | None, num_cpus: int | None) -> None:

@@ -36,6 +36,8 @@ BUSY_LEASES = 1.5
 KEPT_RECEIPTS = 200
 """Failed, skipped and busy receipts held back for one write."""
 
+PROGRESS_ROWS = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class IngestionOptions:
@@ -121,11 +123,13 @@ class Run:
             verify_content=options.verify_content,
         )
         with ManifestWriter(path) as writer:
-            for item in plan(self._write_path, self._context.knowledge_base_id, inputs, choices):
+            for number, item in enumerate(plan(self._write_path, self._context.knowledge_base_id, inputs, choices)):
                 if isinstance(item, Receipt):
                     self._settle(item)
                 else:
                     writer.add(item)
+                if number % PROGRESS_ROWS == 0:
+                    self._progress.update(self.tally.counts(), None)
             return writer.count
 
     def _process(self, path: str) -> None:

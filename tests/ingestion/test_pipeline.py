@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import json
+import os
 import threading
 import time
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import pytest
 
 from rag_cluster.domain.access import LOCAL, AccessAttributes
 from rag_cluster.domain.documents import DocumentStatus, RunStatus, SourceKind
 from rag_cluster.domain.ids import bulk_document_id
-from rag_cluster.errors import InvalidSettingError, NotFoundError
+from rag_cluster.errors import InvalidSettingError, ModelUnavailableError, NotFoundError
 from rag_cluster.ingestion import pipeline, steps
 from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
 from rag_cluster.ingestion.plan import plan
 from rag_cluster.ingestion.rows import PreparedPart
+from rag_cluster.ingestion.write_path import WritePath
 from tests.fixtures.write_path import Bench, Recipe
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -135,7 +137,7 @@ def test_a_run_after_a_crash_between_snapshot_and_index_parses_nothing(bench: Be
 def test_a_run_after_a_crash_between_two_parts_embeds_only_the_rest(bench: Bench) -> None:
     recipe = bench.recipe.with_small_chunks()
     bench.write_path = recipe()
-    bench.write("long.txt", "\n\n".join(f"Paragraph {n} tells how berth {n} was dredged." for n in range(900)))
+    bench.write("long.txt", "\n\n".join(f"Paragraph {n} tells how berth {n} was dredged." for n in range(1800)))
     parts = prepare_all(bench, owner="killed")
     assert len(parts) > 2
     steps.index(bench.write_path, steps.open_index(bench.write_path), parts[:1])
@@ -264,3 +266,25 @@ def prepare_all(bench: Bench, owner: str) -> list[PreparedPart]:
         assert isinstance(prepared, list)
         parts += prepared
     return parts
+
+
+@dataclass(frozen=True)
+class BrokenInWorkers:
+    """A recipe that works in the driver only: as when a model cannot be loaded by the actors."""
+
+    recipe: Recipe
+    driver: int
+
+    def __call__(self) -> WritePath:
+        if os.getpid() != self.driver:
+            raise ModelUnavailableError("the model cannot be loaded")
+        return self.recipe()
+
+
+def test_a_run_whose_workers_cannot_start_says_why_and_leaves_no_claim(bench: Bench) -> None:
+    corpus(bench, 1)
+    with pytest.raises(ModelUnavailableError, match="cannot be loaded"):
+        run_ingestion(BrokenInWorkers(bench.recipe, os.getpid()), bench.base.name, [str(bench.folder)], QUIET)
+    (failed,), _ = bench.write_path.ledger.runs()
+    assert failed.status is RunStatus.FAILED
+    assert failed.error_message == "model_unavailable: the model cannot be loaded"
