@@ -208,7 +208,7 @@ def _parent(
 def _text_in_parent(
     child: _Child, spans: Sequence[tuple[int, int]], parent_text: str
 ) -> tuple[str, list[tuple[int, int]], int, int]:
-    """(text, the pieces' spans in it, start, end): offsets where it is a literal slice of the parent's text, else -1."""
+    """(text, the pieces' spans in it, start, end): offsets where its parent has it literally, else -1."""
     text, own_spans = assemble(child.pieces, embedded=True)
     first = next(position for position, piece in enumerate(child.pieces) if not piece.silent)
     start = spans[first][0]
