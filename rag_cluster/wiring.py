@@ -156,7 +156,7 @@ class Services:
     @cached_property
     def uploads(self) -> PostgresUploadQueue:
         """Upload jobs."""
-        return PostgresUploadQueue(self.database)
+        return PostgresUploadQueue(self.database, max_attempts=self.settings.upload_max_attempts)
 
     @cached_property
     def outbox(self) -> PostgresOutbox:
