@@ -72,7 +72,7 @@ def extract(document: Any, page: Any, space: PageSpace, picture: Picture, limits
     jpeg = _jpeg(picture, space, limits)
     if jpeg is not None:
         return jpeg
-    image = render(page, space, _scale(picture), limits, picture.box)
+    image = render(page, space, _scale(picture), limits, picture.box, grey=_is_grey(page, picture))
     if image is None or image.width < 8 or image.height < 8 or _blank(image):
         return None
     out = io.BytesIO()
@@ -90,6 +90,18 @@ def _scale(picture: Picture) -> float:
         return RENDER_SCALE
     shown = max(picture.box[2] - picture.box[0], picture.box[3] - picture.box[1], 1.0)
     return min(max(max(width.value, height.value) / shown, 1.0), RENDER_SCALE)
+
+
+def _is_grey(page: Any, picture: Picture) -> bool:
+    """Whether a picture has no colours, so that it is rendered and stored as grey."""
+    if not picture.handle:
+        return False
+    facts = pdfium_c.FPDF_IMAGEOBJ_METADATA()
+    handle = ctypes.cast(picture.handle, pdfium_c.FPDF_PAGEOBJECT)
+    if not pdfium_c.FPDFImageObj_GetImageMetadata(handle, page, facts):
+        return False
+    grey = (pdfium_c.FPDF_COLORSPACE_DEVICEGRAY, pdfium_c.FPDF_COLORSPACE_CALGRAY)
+    return facts.bits_per_pixel == 1 or facts.colorspace in grey
 
 
 def _jpeg(picture: Picture, space: PageSpace, limits: ParseLimits) -> Figure | None:
@@ -130,7 +142,9 @@ def _blank(image: Any) -> bool:
     return bool(high - low < 6)
 
 
-def render(page: Any, space: PageSpace, scale: float, limits: ParseLimits, box: BBox | None = None) -> Any:
+def render(
+    page: Any, space: PageSpace, scale: float, limits: ParseLimits, box: BBox | None = None, *, grey: bool = False
+) -> Any:
     """The page (or a box of it, displayed points) as an RGB picture within the pixel limit; None when it fails."""
     x0, y0, x1, y1 = box or (0.0, 0.0, space.width, space.height)
     pixels = max((x1 - x0) * (y1 - y0), 1.0) * scale * scale
@@ -144,8 +158,10 @@ def render(page: Any, space: PageSpace, scale: float, limits: ParseLimits, box: 
             crop=tuple(max(c, 0.0) / space.unit for c in crop),
             may_draw_forms=False,
             rev_byteorder=True,
+            grayscale=grey,
         )
-        image = bitmap.to_pil().convert("RGB")
+        image = bitmap.to_pil()
+        image = image.copy() if image.mode == "L" else image.convert("RGB")
         bitmap.close()
     except (pdfium.PdfiumError, ValueError, MemoryError):
         return None

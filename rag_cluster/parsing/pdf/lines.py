@@ -39,21 +39,27 @@ def normalise(text: str) -> str:
 class Segment:
     """Words next to each other on one baseline."""
 
-    __slots__ = ("chars", "size", "words", "x0", "x1", "y0", "y1")
+    __slots__ = ("_text", "chars", "size", "words", "x0", "x1", "y0", "y1")
 
     def __init__(self, words: list[Word]) -> None:
         self.words = words
+        self._text: str | None = None
         self.measure()
 
     def measure(self) -> None:
         """Box and size from the words."""
         words = self.words
+        if len(words) == 1:
+            word = words[0]
+            self.x0, self.y0, self.x1, self.y1 = word.x0, word.y0, word.x1, word.y1
+            self.chars, self.size = len(word.text), word.style.size
+            return
         self.x0 = min(w.x0 for w in words)
         self.y0 = min(w.y0 for w in words)
         self.x1 = max(w.x1 for w in words)
         self.y1 = max(w.y1 for w in words)
         self.chars = sum(len(w.text) for w in words)
-        self.size = max(words, key=lambda w: len(w.text)).style.size if len(words) > 1 else words[0].style.size
+        self.size = max(words, key=lambda w: len(w.text)).style.size
 
     @property
     def box(self) -> BBox:
@@ -63,7 +69,9 @@ class Segment:
     @property
     def text(self) -> str:
         """Words joined."""
-        return join_words(self.words)
+        if self._text is None:
+            self._text = join_words(self.words)
+        return self._text
 
 
 def segments(words: Sequence[Word]) -> list[Segment]:
@@ -126,7 +134,7 @@ class Line:
     def __init__(self, pieces: Sequence[Segment], frame: Frame, region: int) -> None:
         words = [w for s in pieces for w in s.words]
         self.parts = tuple(s.text for s in pieces) if len(pieces) > 1 else ()
-        self.text = join_words(words)
+        self.text = pieces[0].text if len(pieces) == 1 else join_words(words)
         self.box: BBox = (
             min(s.x0 for s in pieces), min(s.y0 for s in pieces), max(s.x1 for s in pieces), max(s.y1 for s in pieces),
         )  # fmt: skip
@@ -135,6 +143,16 @@ class Line:
         self.hyphen = words[-1].hyphen or (len(words[-1].text) > 1 and words[-1].text[-1] in "-\u2010")
         self.lead = _lead(words)
         """Where the text after the first word starts: the hanging indent of a list item."""
+        self._weigh(words)
+
+    def _weigh(self, words: Sequence[Word]) -> None:
+        """Size, font and weight of most of its characters."""
+        if len(words) == 1:
+            style = words[0].style
+            self.chars, self.font_share = len(words[0].text), 1.0
+            self.size, self.font, self.mcid = round(style.size, 1), style.font, style.mcid
+            self.bold, self.italic, self.mono = style.bold, style.italic, style.mono
+            return
         weights: dict[int, int] = {}
         styles = {}
         for word in words:

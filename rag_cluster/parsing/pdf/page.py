@@ -12,7 +12,7 @@ from rag_cluster.parsing.pdf import alignment, charts, document, figures, rules,
 from rag_cluster.parsing.pdf.annotations import annotation_words
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
-from rag_cluster.parsing.pdf.layout import Obstacle, regions
+from rag_cluster.parsing.pdf.layout import Obstacle, Region, regions
 from rag_cluster.parsing.pdf.lines import Line, Segment, join_words, rows, segments
 from rag_cluster.parsing.pdf.shapes import Picture, Shapes, read_shapes
 from rag_cluster.parsing.pdf.tables import Table
@@ -182,19 +182,20 @@ class _Part:
 
     def items(self) -> list[Item]:
         """Lines, tables and figures in reading order."""
-        found = self._figures()
+        found, pieces = self._figures()
         words, placed = self._ruled_tables()
-        pieces, aligned = self._aligned_tables(segments(words))
+        pieces, aligned = self._aligned_tables(segments(words) if placed else pieces)
         obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in (*placed, *aligned)]
         obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in found]
         out: list[Item] = []
-        for part in regions([*pieces, *obstacles]):
-            out += self._region([i for i in part.items if isinstance(i, Segment)],
-                                [i for i in part.items if isinstance(i, Obstacle)])  # fmt: skip
+        parts = regions([*pieces, *obstacles])
+        for part in parts:
+            # A page of one region was searched for tables already.
+            out += self._region(part, search=len(parts) > 1)
         return out
 
-    def _figures(self) -> list[Figure]:
-        """Drawn figures, which take the words and rules inside them along, and pictures."""
+    def _figures(self) -> tuple[list[Figure], list[Segment]]:
+        """(drawn figures, which take the words and rules inside them along, and pictures; segments outside of them)"""
         pieces = segments(self._words)
         out: list[Figure] = []
         pictures = list(self.pictures)
@@ -211,7 +212,7 @@ class _Part:
         if out:
             self._words = [word for piece in pieces for word in piece.words]
         out += [figure for picture in pictures if (figure := self._extract(picture)) is not None]
-        return out
+        return out, pieces
 
     def _ruled_tables(self) -> tuple[list[Word], list[Table]]:
         """(words outside of tables, tables)"""
@@ -260,15 +261,18 @@ class _Part:
                 left += table_or_row
         return left, found
 
-    def _region(self, pieces: list[Segment], obstacles: list[Obstacle]) -> list[Item]:
+    def _region(self, part: Region, *, search: bool) -> list[Item]:
         """Rows of one region with its tables without rules and its obstacles between them."""
         self.region += 1
+        lines: Sequence[list[Segment] | Table] = rows([i for i in part.items if isinstance(i, Segment)])
+        if search:
+            lines = alignment.find_tables(lines, self._shapes, self.frame.size[1])  # type: ignore[arg-type]
+        obstacles = [i for i in part.items if isinstance(i, Obstacle)]
         bands: list[tuple[float, Item]] = []
-        for table_or_row in alignment.find_tables(rows(pieces), self._shapes, self.frame.size[1]):
+        for table_or_row in lines:
             if isinstance(table_or_row, Table):
-                bands.append(
-                    (table_or_row.box[1], PlacedTable(table_or_row, self.frame.leave(table_or_row.box), self.page))
-                )
+                place = self.frame.leave(table_or_row.box)
+                bands.append((table_or_row.box[1], PlacedTable(table_or_row, place, self.page)))
             else:
                 line = Line(table_or_row, self.frame, self.region)
                 bands.append(((line.box[1] + line.box[3]) / 2, line))

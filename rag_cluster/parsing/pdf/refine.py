@@ -30,7 +30,9 @@ def _cells(grid: Grid, words: Sequence[Word]) -> dict[tuple[int, int], list[list
     for word in words:
         place = (slot(grid.ys, (word.y0 + word.y1) / 2), slot(grid.xs, (word.x0 + word.x1) / 2))
         held.setdefault(place, []).append(word)
-    return {place: rows(segments(content)) for place, content in held.items()}
+    return {
+        place: rows(segments(content)) if len(content) > 1 else [segments(content)] for place, content in held.items()
+    }
 
 
 def _split_column(grid: Grid, column: int, bands: Sequence[list[list[Segment]]]) -> None:

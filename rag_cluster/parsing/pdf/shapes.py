@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import itertools
+from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pypdfium2.raw as pdfium_c
 
 from rag_cluster.domain.blocks import BBox
@@ -83,8 +86,14 @@ def read_shapes(page: object, space: PageSpace) -> Shapes:
     """All paths and pictures of an open page, those inside form objects too."""
     reader = _Reader(space)
     handle = native.address(page)
-    for i in range(min(native.page_object_count(handle), MAX_OBJECTS)):
-        reader.object(native.page_object(handle, i), _IDENTITY, 0)
+    count = min(max(native.page_object_count(handle), 0), MAX_OBJECTS)
+    handles = list(map(native.page_object, itertools.repeat(handle), range(count)))
+    kinds = list(map(native.object_type, handles))
+    drawn = [(h, kind) for h, kind in zip(handles, kinds, strict=True) if kind != pdfium_c.FPDF_PAGEOBJ_TEXT]
+    if drawn:
+        boxes = reader.boxes([h for h, _ in drawn])
+        for (h, kind), box in zip(drawn, boxes, strict=True):
+            reader.object(h, kind, box, _IDENTITY, 0)
     return reader.shapes
 
 
@@ -99,33 +108,47 @@ class _Reader:
         self._rgba = native.Floats(4, ctypes.c_uint)
         self._xy = native.Floats(2)
 
-    def object(self, handle: int, matrix: _Matrix, depth: int) -> None:
-        kind = native.object_type(handle)
-        if kind == pdfium_c.FPDF_PAGEOBJ_TEXT or not handle:
-            return
+    def boxes(self, handles: Sequence[int]) -> list[BBox | None]:
+        """Displayed boxes of top-level objects; None outside of the page."""
+        count = len(handles)
+        edges = np.zeros((count, 4), np.float32)
+        at = edges.ctypes.data
+        places = (range(at + 4 * k, at + 4 * k + 16 * count, 16) for k in range(4))
+        deque(map(native.object_bounds, handles, *places), maxlen=0)
+        left, bottom, right, top = edges.astype(float).T
+        found = self._space.boxes(left, bottom, right, top)
+        low, high = np.zeros(2), np.array([self._space.width, self._space.height])
+        first, last = np.maximum(found[:, :2], low), np.minimum(found[:, 2:], high)
+        inside = ((last >= first).all(1)).tolist()
+        cut = np.hstack([first, last]).tolist()
+        return [(box[0], box[1], box[2], box[3]) if ok else None for box, ok in zip(cut, inside, strict=True)]
+
+    def object(self, handle: int, kind: int, box: BBox | None, matrix: _Matrix, depth: int) -> None:
+        """Sort one object in; `box` is None when it cannot be seen."""
         self._seen += 1
-        if self._seen > MAX_OBJECTS:
+        if self._seen > MAX_OBJECTS or not handle:
             return
-        if kind == pdfium_c.FPDF_PAGEOBJ_PATH:
-            self._path(handle, matrix)
-        elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE:
-            if (box := self._box(handle, matrix)) is not None:
-                self.shapes.pictures.append(Picture(box, handle, depth > 0))
+        if kind == pdfium_c.FPDF_PAGEOBJ_PATH and box is not None:
+            self._path(handle, box, matrix)
+        elif kind == pdfium_c.FPDF_PAGEOBJ_IMAGE and box is not None:
+            self.shapes.pictures.append(Picture(box, handle, depth > 0))
         elif kind == pdfium_c.FPDF_PAGEOBJ_FORM and depth < 6:
             native.object_matrix(handle, self._matrix.address)
             inner = _multiply(tuple(self._matrix.values), matrix)
             for i in range(max(native.form_object_count(handle), 0)):
-                self.object(native.form_object(handle, i), inner, depth + 1)
+                child = native.form_object(handle, i)
+                child_kind = native.object_type(child)
+                if child_kind != pdfium_c.FPDF_PAGEOBJ_TEXT:
+                    self.object(child, child_kind, self._box(child, inner), inner, depth + 1)
 
     def _box(self, handle: int, matrix: _Matrix) -> BBox | None:
-        """Displayed box, cut at the page's edges; None outside."""
+        """Displayed box of an object inside a form, cut at the page's edges; None outside."""
         if not native.object_bounds(handle, *self._bounds.addresses):
             return None
         left, bottom, right, top = self._bounds.values
-        if matrix is not _IDENTITY:
-            corners = [_apply(matrix, x, y) for x in (left, right) for y in (bottom, top)]
-            left, right = min(c[0] for c in corners), max(c[0] for c in corners)
-            bottom, top = min(c[1] for c in corners), max(c[1] for c in corners)
+        corners = [_apply(matrix, x, y) for x in (left, right) for y in (bottom, top)]
+        left, right = min(c[0] for c in corners), max(c[0] for c in corners)
+        bottom, top = min(c[1] for c in corners), max(c[1] for c in corners)
         return self._cut(self._space.box(left, bottom, right, top))
 
     def _cut(self, box: BBox) -> BBox | None:
@@ -134,10 +157,7 @@ class _Reader:
         x1, y1 = min(x1, self._space.width), min(y1, self._space.height)
         return (x0, y0, x1, y1) if x1 >= x0 and y1 >= y0 else None
 
-    def _path(self, handle: int, matrix: _Matrix) -> None:
-        box = self._box(handle, matrix)
-        if box is None:
-            return
+    def _path(self, handle: int, box: BBox, matrix: _Matrix) -> None:
         width, height = box[2] - box[0], box[3] - box[1]
         if width <= THIN or height <= THIN:
             self._add_rule(box)

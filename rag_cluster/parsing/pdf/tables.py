@@ -6,11 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from rag_cluster.domain.blocks import BBox
-from rag_cluster.parsing.pdf.lines import Segment, join_words, rows
+from rag_cluster.parsing.pdf.lines import Segment, join_words, normalise, rows
 from rag_cluster.parsing.pdf.refine import refine
 from rag_cluster.parsing.pdf.rules import Grid, slot
 from rag_cluster.parsing.pdf.shapes import Rule
 from rag_cluster.parsing.pdf.text import Word
+
+NEAR = 2.6
+"""Points by which a rule may miss the boundary that it draws."""
 
 
 @dataclass(slots=True)
@@ -55,9 +58,17 @@ def _table(grid: Grid, matrix: list[list[int]], texts: dict[int, str], held: dic
     body = [[texts.get(cell, "") for cell in row] for row in kept]
     if not body or len({cell for row in kept for cell in row}) < 2 or (len(body[0]) < 2 and len(body) < 2):
         return None
-    if sum(bool(cell) for row in body for cell in row) < 2:
+    filled = [cell for row in body for cell in row if cell]
+    if len(filled) < 2 or _is_frame(body, filled):
         return None
     return Table(body, (grid.xs[0], ys[0], grid.xs[-1], ys[-1]), _header_rows(kept), before, after)
+
+
+def _is_frame(body: list[list[str]], filled: list[str]) -> bool:
+    """Boxes around running text, not a table: one column of paragraphs, or a few cells that hold most of a page."""
+    if len(body[0]) == 1:
+        return max(map(len, filled)) > 60
+    return len(set(filled)) <= 4 and sum(map(len, set(filled))) > 400 * len(set(filled))
 
 
 def _title(text: str) -> bool:
@@ -118,23 +129,27 @@ def _merged_cells(grid: Grid) -> list[int]:
             i = parent[i]
         return i
 
+    vertical = [[r for r in grid.vertical if abs(r.at - x) <= NEAR] for x in grid.xs]
+    horizontal = [[r for r in grid.horizontal if abs(r.at - y) <= NEAR] for y in grid.ys]
     for r in range(lines):
         for c in range(columns):
-            if c + 1 < columns and not _drawn(grid.vertical, grid.xs[c + 1], grid.ys[r], grid.ys[r + 1]):
+            if c + 1 < columns and not _drawn(vertical[c + 1], grid.ys[r], grid.ys[r + 1]):
                 parent[root(r * columns + c + 1)] = root(r * columns + c)
-            if r + 1 < lines and not _drawn(grid.horizontal, grid.ys[r + 1], grid.xs[c], grid.xs[c + 1]):
+            if r + 1 < lines and not _drawn(horizontal[r + 1], grid.xs[c], grid.xs[c + 1]):
                 parent[root((r + 1) * columns + c)] = root(r * columns + c)
     return [root(i) for i in range(columns * lines)]
 
 
-def _drawn(rules: Sequence[Rule], at: float, start: float, end: float) -> bool:
-    """Whether rules cover the middle of an edge."""
+def _drawn(rules: Sequence[Rule], start: float, end: float) -> bool:
+    """Whether one of the rules on an edge covers its middle."""
     middle = (start + end) / 2
-    return any(abs(r.at - at) <= 2.6 and r.start - 1 <= middle <= r.end + 1 for r in rules)
+    return any(r.start - 1 <= middle <= r.end + 1 for r in rules)
 
 
 def cell_text(words: Sequence[Word]) -> str:
     """A cell's lines joined as running text."""
+    if len(words) == 1:
+        return normalise(words[0].text)
     lines = [join_words([w for s in row for w in s.words]) for row in rows([Segment([w]) for w in words])]
     return join_cell_lines(lines)
 

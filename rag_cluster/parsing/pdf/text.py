@@ -199,7 +199,9 @@ class _Reader:
         boxes = self._boxes(starts, lasts)
         source = _Source(text, spans, soft, handles, boxes)
         breaks = self._breaks(source)
-        words = [w for a, b in itertools.pairwise([*breaks, len(spans)]) if (w := self._run(source, a, b)) is not None]
+        corners = np.hstack([np.minimum.reduceat(boxes[:, :2], breaks), np.maximum.reduceat(boxes[:, 2:], breaks)])
+        runs = zip(breaks, [*breaks[1:], len(spans)], corners.tolist(), strict=True)
+        words = [word for first, end, box in runs if (word := self._run(source, first, end, box)) is not None]
         words = _without_twins(words)
         _mark_monospaced(words)
         tall = [w for w in words if w.style.turn == 0 and w.y1 - w.y0 > 1.6 * (w.x1 - w.x0) and len(w.text) > 1]
@@ -209,10 +211,11 @@ class _Reader:
     def _breaks(self, source: _Source) -> list[int]:
         """Indices of the words that begin a run: another text object, line or a wide gap before them."""
         handles, boxes = source.handles, source.boxes
-        count = len(handles)
-        size = np.fromiter((self._styles[h].size for h in handles), float, count)
-        turned = np.fromiter((self._styles[h].turn != 0 for h in handles), bool, count)
-        same = np.fromiter((a == b for a, b in itertools.pairwise(handles)), bool, count - 1)
+        styles = [self._styles[handle] for handle in handles]
+        size = np.array([style.size for style in styles])
+        turned = np.array([style.turn != 0 for style in styles])
+        # Styles belong to text objects one to one.
+        same = np.array([a is b for a, b in itertools.pairwise(styles)], bool)
         spans = np.array(source.spans)
         gap = boxes[1:, 0] - boxes[:-1, 2]
         joined = (
@@ -224,7 +227,7 @@ class _Reader:
         )
         return [0, *(np.flatnonzero(~joined) + 1).tolist()]
 
-    def _run(self, source: _Source, first: int, end: int) -> Word | None:
+    def _run(self, source: _Source, first: int, end: int, box: Sequence[float]) -> Word | None:
         """Words first..end-1 as one; None outside of the page."""
         start, stop = source.spans[first][0], source.spans[end - 1][1]
         handle, mark = source.handles[first], source.soft[end - 1]
@@ -235,10 +238,7 @@ class _Reader:
                 text = _CJK_BLANK.sub("", text)
             elif _LAM_ALEF.search(text):
                 text = self._lam_alef(text, start)
-        boxes = source.boxes[first:end]
-        x0, y0, x1, y1 = (
-            boxes[0].tolist() if end - first == 1 else [*boxes[:, :2].min(0).tolist(), *boxes[:, 2:].max(0).tolist()]
-        )
+        x0, y0, x1, y1 = box
         if style.odd_box:
             x0, y0, x1, y1 = self._baseline_box(start, (x0, y0, x1, y1), style)
         if not (-2 <= x0 + x1 <= self._reach[0] and -2 <= y0 + y1 <= self._reach[1]):
