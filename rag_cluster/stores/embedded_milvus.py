@@ -15,6 +15,7 @@ from rag_cluster.errors import MissingDependencyError, StoreUnavailableError
 from rag_cluster.stores.processes import (
     ServerRecord,
     find_server,
+    has_ended,
     log_tail,
     private_directory,
     spawn_detached,
@@ -81,7 +82,7 @@ class EmbeddedMilvus:
         while time.monotonic() < deadline:
             if record.reachable:
                 return
-            if record.process() is None:
+            if has_ended(process):
                 raise StoreUnavailableError(f"Milvus Lite ended while starting:\n{log_tail(self._log)}")
             time.sleep(0.05)
         self.stop(process)

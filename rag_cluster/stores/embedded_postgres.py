@@ -25,6 +25,7 @@ from rag_cluster.errors import InvalidSettingError, MissingDependencyError, Stor
 from rag_cluster.stores.processes import (
     ServerRecord,
     find_server,
+    has_ended,
     log_tail,
     private_directory,
     spawn_detached,
@@ -167,10 +168,13 @@ class EmbeddedPostgres:
         status_file = self._directory / "postmaster.pid"
         deadline = time.monotonic() + _START_SECONDS
         while time.monotonic() < deadline:
-            lines = status_file.read_text().splitlines() if status_file.exists() else []
+            try:
+                lines = status_file.read_text().splitlines()
+            except FileNotFoundError:
+                lines = []
             if len(lines) >= 8 and lines[0] == str(process.pid) and lines[7].strip() == "ready":
                 return
-            if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+            if has_ended(process):
                 raise StoreUnavailableError(f"The embedded PostgreSQL ended while starting:\n{log_tail(self._log)}")
             time.sleep(0.02)
         self.stop(process)
@@ -212,7 +216,7 @@ def _processes_in(directory: Path) -> list[psutil.Process]:
     for process in psutil.process_iter(["name"]):
         if process.info["name"] == "postgres":
             try:
-                if process.cwd() == str(directory.resolve()) and process.status() != psutil.STATUS_ZOMBIE:
+                if process.cwd() == str(directory.resolve()) and not has_ended(process):
                     found.append(process)
             except psutil.Error:
                 continue  # ended meanwhile, or another user's

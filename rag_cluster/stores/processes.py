@@ -18,6 +18,8 @@ from pathlib import Path
 
 import psutil
 
+from rag_cluster.errors import StoreUnavailableError
+
 MAX_LOG_BYTES = 8 * 1024 * 1024
 
 
@@ -62,10 +64,10 @@ class ServerRecord:
         """The process, if this pid is still the one that was started."""
         try:
             process = psutil.Process(self.pid)
-            alive = abs(process.create_time() - self.started) < 1.0 and process.status() != psutil.STATUS_ZOMBIE
         except psutil.NoSuchProcess:
             return None
-        return process if alive else None
+        same = abs(process.create_time() - self.started) < 1.0
+        return process if same and not has_ended(process) else None
 
 
 def spawn_detached(
@@ -76,6 +78,8 @@ def spawn_detached(
     user: tuple[int, int] | None = None,
 ) -> psutil.Process:
     """Start a server in its own session, as nobody's child, with output appended to log; its process.
+
+    StoreUnavailableError, with the end of the log, when it has ended by then.
 
     An intermediate shell makes it an orphan at once: Ray kills the children of a worker that ends. Arguments are passed
     as such, never as shell text. user: (uid, gid) to run as, when we are root.
@@ -93,7 +97,18 @@ def spawn_detached(
         group=user[1] if user else None,
         extra_groups=[] if user else None,
     )
-    return psutil.Process(int(done.stdout))
+    try:
+        return psutil.Process(int(done.stdout))
+    except psutil.NoSuchProcess:
+        raise StoreUnavailableError(f"{Path(command[0]).name} ended at once:\n{log_tail(log)}") from None
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process is gone. Where nobody reaps orphans, it stays in the table as a zombie."""
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def find_server(arguments: Sequence[str]) -> psutil.Process | None:
@@ -124,7 +139,7 @@ def stop_process(process: psutil.Process, signals: Sequence[tuple[int, float]]) 
 def _gone(process: psutil.Process, seconds: float) -> bool:
     deadline = time.monotonic() + seconds
     while time.monotonic() < deadline:
-        if not process.is_running() or process.status() == psutil.STATUS_ZOMBIE:
+        if has_ended(process):
             return True
         time.sleep(0.02)
     return False
