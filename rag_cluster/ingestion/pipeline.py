@@ -36,6 +36,8 @@ log = logging.getLogger("rag_cluster.ingestion")
 BATCH_DOCUMENTS = 16
 BATCH_BYTES = 4 * 1024 * 1024
 """A prepare task takes this much at most (or one larger file), so that its results do not wait for long."""
+BATCHES_PER_ACTOR = 8
+"""A small corpus is cut finer: every prepare actor gets its share, and the index actors something to do meanwhile."""
 BLOCK_BYTES = 8 * 1024
 """About one index batch of part rows: a document of 10,000 pages leaves prepare as many small blocks."""
 
@@ -113,7 +115,7 @@ def _stream(factory: Factory, context: RunContext, wave: Sequence[PlannedFile], 
         for name, value in _QUIET.items():
             setattr(data_context, name, value)
         dataset = (
-            ray.data.from_arrow(_batches(wave))
+            ray.data.from_arrow(_batches(wave, pools.prepare_actors))
             .repartition(target_num_rows_per_block=1)
             .map_batches(
                 _Prepare,
@@ -214,12 +216,13 @@ class _Index(_Worker):
             yield rows.to_table(steps.index(self._write_path, self._record, some))
 
 
-def _batches(wave: Sequence[PlannedFile]) -> pa.Table:
+def _batches(wave: Sequence[PlannedFile], actors: int) -> pa.Table:
     """One row for each prepare task: documents up to `BATCH_DOCUMENTS` and `BATCH_BYTES`."""
+    documents = min(max(len(wave) // (BATCHES_PER_ACTOR * actors), 1), BATCH_DOCUMENTS)
     batches: list[list[dict[str, Any]]] = []
     size = 0
     for planned in wave:
-        if not batches or len(batches[-1]) == BATCH_DOCUMENTS or size + planned.file.size > BATCH_BYTES:
+        if not batches or len(batches[-1]) == documents or size + planned.file.size > BATCH_BYTES:
             batches.append([])
             size = 0
         batches[-1].append(manifest.to_row(planned))
@@ -245,8 +248,6 @@ def _ensure_ray(pools: Pools, address: str | None, num_cpus: int | None) -> None
         if address:
             ray.init(address=address, **quiet)
         else:
-            # Ray's C++ prints an error for every actor pool of Ray Data (ray-project/ray#53727), which is none.
-            os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
             cpus = max(num_cpus or os.cpu_count() or 1, math.ceil(needed))
             ray.init(num_cpus=cpus, include_dashboard=False, **quiet)
     available = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]

@@ -18,6 +18,7 @@ from rag_cluster.domain.documents import Receipt, RunStatus
 OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy")
 KEPT_PROBLEMS = 100
 KEPT_SLOWEST = 10
+PRINTED_PROBLEMS = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,18 @@ class IngestionReport:
         return f"{self.listed} listed: {counted}; {self.embedded_chunks} chunks embedded in {self.seconds:.1f} s"
 
     def print(self, console: Console) -> None:
-        """The table, on a console."""
+        """Headline, table and the first problems, on a console."""
+        console.print(self.headline())
         console.print(self.to_table())
+        for receipt in self.problems[:PRINTED_PROBLEMS]:
+            reason = ": ".join(filter(None, (receipt.error_type, receipt.message)))
+            console.print(f"  {receipt.outcome} {receipt.uri}: {reason}", markup=False, highlight=False)
+        if len(self.problems) > PRINTED_PROBLEMS:
+            console.print(f"  ... all of them: the receipts of run {self.run_id}", markup=False, highlight=False)
 
     def to_table(self) -> Table:
-        """For a terminal."""
-        table = Table(title=self.headline(), show_header=True, title_justify="left")
+        """Counts, for a terminal."""
+        table = Table(show_header=True)
         table.add_column("outcome")
         table.add_column("count", justify="right")
         table.add_column("detail", overflow="fold")
@@ -87,8 +94,6 @@ class IngestionReport:
         table.add_section()
         table.add_row("chunks", str(self.chunks), f"{self.embedded_chunks} embedded")
         table.add_row("bytes read", str(self.bytes_read), f"{self.seconds:.1f} s")
-        for receipt in self.problems[:20]:
-            table.add_row(f"  {receipt.outcome}", "", f"{receipt.uri}: {receipt.error_type or ''} {receipt.message}")
         return table
 
 

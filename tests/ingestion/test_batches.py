@@ -1,0 +1,53 @@
+"""How work is cut: into prepare tasks, embed calls and the rows between them."""
+
+from __future__ import annotations
+
+from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, SourceFile
+from rag_cluster.ingestion import pipeline, rows, steps
+from rag_cluster.ingestion.rows import PartDone, PreparedPart
+
+
+def planned(number: int, size: int = 10) -> PlannedFile:
+    return PlannedFile(
+        SourceFile(f"file:///{number}", f"{number}.txt", size, "1"), str(number), PlanAction.PREPARE, "f"
+    )
+
+
+def sizes(wave: list[PlannedFile], actors: int = 1) -> list[int]:
+    return [len(batch) for batch in pipeline._batches(wave, actors)["documents"].to_pylist()]
+
+
+def part(number: int, chunks: int) -> PreparedPart:
+    return PreparedPart("kb", "file:///a", "d", 1, "run", 1, number, 0, chunks, chunks)
+
+
+def test_a_large_wave_is_cut_into_full_batches() -> None:
+    assert sizes([planned(n) for n in range(1000)]) == [16] * 62 + [8]
+
+
+def test_a_small_wave_gives_every_prepare_actor_something_to_do() -> None:
+    assert sizes([planned(n) for n in range(8)]) == [1] * 8
+    assert sizes([planned(n) for n in range(64)], actors=2) == [4] * 16
+
+
+def test_large_files_travel_alone() -> None:
+    large = pipeline.BATCH_BYTES + 1
+    wave = [planned(n, large if n % 10 == 0 else 10) for n in range(200)]
+    batches = pipeline._batches(wave, 1)["documents"].to_pylist()
+    assert all(len(batch) == 1 for batch in batches if batch[0]["size"] == large)
+    assert sum(map(len, batches)) == 200
+
+
+def test_an_embed_call_is_bounded_by_parts_and_by_chunks() -> None:
+    assert [len(batch) for batch in steps.batches([part(n, 5) for n in range(40)], 16)] == [16, 16, 8]
+    assert [len(batch) for batch in steps.batches([part(n, 256) for n in range(9)], 16)] == [4, 4, 1]
+    assert list(steps.batches([], 16)) == []
+
+
+def test_rows_of_every_kind_survive_the_way_between_stages() -> None:
+    sent = [
+        part(0, 5),
+        PartDone("d", 5, 100),
+        Receipt("file:///码头", "d", "failed", stage="parse", error_type="parse_crash", warnings=("a", "b")),
+    ]
+    assert list(rows.from_table(rows.to_table(sent))) == sent
