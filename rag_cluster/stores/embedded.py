@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import os
 import re
+import shutil
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -154,6 +155,9 @@ class EmbeddedStores:
         self._record_file(server).unlink(missing_ok=True)
         if process is not None:
             server.stop(process)
+        sockets = self._socket_directory(server)
+        if self.home not in sockets.parents:
+            shutil.rmtree(sockets, ignore_errors=True)
 
     def _make_directories(self) -> None:
         if not self.home.exists():

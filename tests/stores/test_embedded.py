@@ -108,15 +108,18 @@ def test_any_directory_name_works_and_data_outlives_the_servers(make_stores: Mak
 def test_sockets_lie_in_directories_that_only_their_owner_enters(make_stores: MakeStores, name: str) -> None:
     stores = make_stores(name)
     stores.up()
+    sockets = []
     for server in ("postgres", "milvus"):
         socket = Path(json.loads((stores.home / "run" / f"{server}.json").read_text())["socket"])
         assert stat.S_IMODE(socket.parent.stat().st_mode) == 0o700
         assert len(os.fsencode(socket)) < 104
+        sockets.append(socket)
     for folder in ("postgres", "milvus", "objects", "run"):
         assert stat.S_IMODE((stores.home / folder).stat().st_mode) == 0o700
     for process in (psutil.Process(pid) for pid in pids(stores)):
-        listening = [c for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN]
-        assert listening == []
+        assert [c for c in process.net_connections("inet") if c.status == psutil.CONN_LISTEN] == []
+    stores.down()
+    assert not any(socket.exists() for socket in sockets)
 
 
 def test_a_killed_postgres_is_started_again_with_its_data(stores: EmbeddedStores) -> None:
