@@ -53,13 +53,13 @@ def parse_range(cell_range: str) -> Rectangle | None:
     start, end = _CELL.match(first), _CELL.match(last or first)
     if not start or not end:
         return None
-    return int(start[2]), _column(start[1]), int(end[2]), _column(end[1])
+    return int(start[2]), column_number(start[1]), int(end[2]), column_number(end[1])
 
 
 def format_range(rectangle: Rectangle) -> str:
     """(2, 2, 9, 4) -> "B2:D9"; a single cell -> "B2"."""
     top, left, bottom, right = rectangle
-    first, last = f"{_letters(left)}{top}", f"{_letters(right)}{bottom}"
+    first, last = f"{column_letters(left)}{top}", f"{column_letters(right)}{bottom}"
     return first if first == last else f"{first}:{last}"
 
 
@@ -75,16 +75,18 @@ def bounding_range(ranges: Sequence[str]) -> str | None:
     return format_range((min(tops), min(lefts), max(bottoms), max(rights)))
 
 
-def _column(letters: str) -> int:
+def column_number(letters: str) -> int:
+    """ "A" -> 1, "XFD" -> 16384."""
     number = 0
     for letter in letters.upper():
         number = number * 26 + ord(letter) - 64
     return number
 
 
-def _letters(column: int) -> str:
+def column_letters(column: int) -> str:
+    """1 -> "A", 27 -> "AA"; below 1 -> ""."""
     letters = ""
-    while column:
+    while column > 0:
         column, digit = divmod(column - 1, 26)
         letters = chr(65 + digit) + letters
     return letters

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument, SourceLocator
+from rag_cluster.domain.locators import column_letters
 from rag_cluster.errors import CorruptDocumentError
 from rag_cluster.parsing.base import BlockBuilder, rectangular
 from rag_cluster.parsing.encoding import decode_text
@@ -49,15 +50,6 @@ class CsvParser:
             )
             builder.table(grid, header_rows, locator)
         return builder.build({"encoding": encoding, "delimiter": delimiter, "rows": len(rows), "columns": width})
-
-
-def column_letters(number: int) -> str:
-    """1 -> "A", 27 -> "AA"."""
-    letters = ""
-    while number > 0:
-        number, rest = divmod(number - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
 
 
 def _dialect(text: str, filename: str) -> tuple[str, int, str]:

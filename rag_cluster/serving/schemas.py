@@ -378,7 +378,7 @@ class AnswerRequest(RequestModel):
     question: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUESTION_CHARS)]
     options: QueryOptions = QueryOptions()
     stream: bool = Field(False, description="true: Server-Sent Events (also by Accept: text/event-stream).")
-    session_id: str | None = Field(None, description="Continue a chat session; null starts none.")
+    session_id: str | None = Field(None, description="Continue this chat session; null starts one.")
 
     _nul = field_validator("question", "knowledge_base")(_no_nul)
 

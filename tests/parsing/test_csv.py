@@ -6,7 +6,7 @@ import pytest
 
 from rag_cluster.domain.blocks import BlockType, ParsedDocument
 from rag_cluster.errors import EmptyDocumentError
-from rag_cluster.parsing.csv import column_letters
+from rag_cluster.domain.locators import column_letters
 
 Parse = Callable[..., ParsedDocument]
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
+from rag_cluster.domain.locators import format_range
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.drawing import add_chart, add_diagram, add_picture, alt_text, is_decorative, rich_text
 from rag_cluster.parsing.ooxml import Package, alternatives, find, local_name, qn
-from rag_cluster.parsing.xlsx.sheet import MAX_COLUMNS, cell_range
+from rag_cluster.parsing.xlsx.sheet import MAX_COLUMNS
 
 
 def add_drawings(builder: BlockBuilder, package: Package, sheet_part: str, sheet: str) -> None:
@@ -63,7 +64,7 @@ def _anchor_cell(anchor: Any) -> str | None:
     if start is None:
         return None
     row, column = (_number(find(start, f"xdr:{name}")) + 1 for name in ("row", "col"))
-    return cell_range(row, min(column, MAX_COLUMNS), row, min(column, MAX_COLUMNS))
+    return format_range((row, min(column, MAX_COLUMNS), row, min(column, MAX_COLUMNS)))
 
 
 def _number(element: Any) -> int:

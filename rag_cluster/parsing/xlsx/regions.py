@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
+from rag_cluster.domain.locators import format_range
 from rag_cluster.parsing.base import BlockBuilder
-from rag_cluster.parsing.xlsx.sheet import Row, cell_range
+from rag_cluster.parsing.xlsx.sheet import Row
 
 ROWS_PER_TABLE = 2000
 CELLS_PER_TABLE = 100_000
@@ -77,7 +78,7 @@ class SheetTables:
         self._open = opened
 
     def _locator(self, top: int, left: int, bottom: int, right: int) -> SourceLocator:
-        return SourceLocator(sheet=self.sheet, cell_range=cell_range(top, left, bottom, right))
+        return SourceLocator(sheet=self.sheet, cell_range=format_range((top, left, bottom, right)))
 
     def _write_region(self, region: _Region) -> list[list[str]]:
         """Blocks of a region; returns its header, for the pieces that follow."""

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
+from rag_cluster.domain.locators import column_number
 from rag_cluster.parsing.ooxml import Package, local_name
 from rag_cluster.parsing.xlsx.workbook import Workbook, stream_elements, string_item, unescaped
 
@@ -46,29 +47,6 @@ class Merge:
     right: int
     text: str = ""
     kind: str = ""
-
-
-def column_number(letters: str) -> int:
-    """A -> 1, XFD -> 16384."""
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - 64
-    return number
-
-
-def column_letters(number: int) -> str:
-    """1 -> A."""
-    letters = ""
-    while number:
-        number, rest = divmod(number - 1, 26)
-        letters = chr(65 + rest) + letters
-    return letters
-
-
-def cell_range(top: int, left: int, bottom: int, right: int) -> str:
-    """A1 notation; a single cell has no colon."""
-    first, last = f"{column_letters(left)}{top}", f"{column_letters(right)}{bottom}"
-    return first if first == last else f"{first}:{last}"
 
 
 def read_merges(package: Package, part: str) -> list[Merge]:
