@@ -24,7 +24,7 @@ MAX_MARKS = 4000
 
 def captioned(pieces: Sequence[Segment], shapes: Shapes, page: tuple[float, float]) -> list[BBox]:
     """Boxes (frame coordinates) of drawings that have a caption. page: width and height of the frame."""
-    captions = [p for p in pieces if CAPTION.match(p.text)]
+    captions = [p for p in pieces if p.words[0].text[:1] in "FfCcAa图図" and CAPTION.match(p.text)]
     if not captions:
         return []
     marks = _marks(shapes, page)

@@ -19,6 +19,7 @@ from rag_cluster.parsing.pdf.headings import squeeze
 
 MAX_OUTLINE = 5000
 MAX_TAG_DEPTH = 60
+MAX_TAGS = 30_000
 
 
 @contextmanager
@@ -89,45 +90,49 @@ def page_tags(document: Any, page: Any) -> dict[int, str]:
     tree = pdfium_c.FPDF_StructTree_GetForPage(page)
     if not tree:
         return {}
-    out: dict[int, str] = {}
+    walk = _TagWalk()
     try:
         for i in range(max(pdfium_c.FPDF_StructTree_CountChildren(tree), 0)):
-            _walk(pdfium_c.FPDF_StructTree_GetChildAtIndex(tree, i), "", out, 0)
+            walk.visit(pdfium_c.FPDF_StructTree_GetChildAtIndex(tree, i), "", 0)
     finally:
         pdfium_c.FPDF_StructTree_Close(tree)
-    return out
+    return walk.roles
 
 
-_LEAVES = {
-    "Span",
-    "Link",
-    "Reference",
-    "Em",
-    "Strong",
-    "NonStruct",
-    "Quote",
-    "StyleSpan",
-    "ParagraphSpan",
-    "Div",
-    "Sect",
-}
+_LEAVES = frozenset({"Span", "Link", "Reference", "Em", "Strong", "NonStruct", "Quote", "StyleSpan", "Div", "Sect"})
+_HOLDERS = ("LBody", "LI", "TD", "TH", "Caption", "Note")
 
 
-def _walk(element: Any, role: str, out: dict[int, str], depth: int) -> None:
-    if not element or depth > MAX_TAG_DEPTH:
-        return
-    own = _string(pdfium_c.FPDF_StructElement_GetType, element)
-    # The role that says most wins: a P inside a list item is list text, a Span inside a heading is heading text.
-    if own and own not in _LEAVES and not (own == "P" and role in ("LBody", "LI", "TD", "TH", "Caption", "Note")):
-        role = own
-    for i in range(max(pdfium_c.FPDF_StructElement_CountChildren(element), 0)):
-        child = pdfium_c.FPDF_StructElement_GetChildAtIndex(element, i)
-        if child:
-            _walk(child, role, out, depth + 1)
-        else:
-            mcid = pdfium_c.FPDF_StructElement_GetChildMarkedContentID(element, i)
-            if mcid >= 0:
-                out[mcid] = role
+class _TagWalk:
+    """Collects roles; bounded in depth and number, since damaged trees refer to themselves."""
+
+    def __init__(self) -> None:
+        self.roles: dict[int, str] = {}
+        self._left = MAX_TAGS
+        self._buffer = ctypes.create_string_buffer(128)
+
+    def visit(self, element: Any, role: str, depth: int) -> None:
+        self._left -= 1
+        if not element or depth > MAX_TAG_DEPTH or self._left < 0:
+            return
+        own = self._type(element)
+        # The role that says most wins: a P inside a list item is list text, a Span inside a heading is heading text.
+        if own and own not in _LEAVES and not (own == "P" and role in _HOLDERS):
+            role = own
+        for i in range(max(pdfium_c.FPDF_StructElement_CountChildren(element), 0)):
+            child = pdfium_c.FPDF_StructElement_GetChildAtIndex(element, i)
+            if child:
+                self.visit(child, role, depth + 1)
+            else:
+                mcid = pdfium_c.FPDF_StructElement_GetChildMarkedContentID(element, i)
+                if mcid >= 0:
+                    self.roles[mcid] = role
+
+    def _type(self, element: Any) -> str:
+        size = pdfium_c.FPDF_StructElement_GetType(element, self._buffer, len(self._buffer))
+        if not 2 < size <= len(self._buffer):
+            return ""
+        return self._buffer.raw[: size - 2].decode("utf-16-le", "replace")
 
 
 def heading_level(role: str) -> int | None:
@@ -135,12 +140,3 @@ def heading_level(role: str) -> int | None:
     if match := re.fullmatch(r"H([1-9])", role):
         return min(int(match[1]), 6)
     return 1 if role in ("H", "Title") else None
-
-
-def _string(function: Any, element: Any) -> str:
-    size = function(element, None, 0)
-    if size <= 2:
-        return ""
-    buffer = ctypes.create_string_buffer(size)
-    function(element, buffer, size)
-    return buffer.raw[: size - 2].decode("utf-16-le", "replace")

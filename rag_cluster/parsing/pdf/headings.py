@@ -89,6 +89,8 @@ def _explicit_level(
 ) -> int | None:
     page = paragraph.pages[0]
     level = tags.get(page, {}).get(paragraph.first.mcid) if paragraph.first.mcid >= 0 else None
+    if level is not None and len(paragraph.text) > 300:
+        return None
     if level is not None or len(paragraph.lines) > 4 or paragraph.kind not in (BlockType.TEXT, BlockType.LIST):
         return level
     text = squeeze(full_text(paragraph))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -109,7 +110,5 @@ def _grid(horizontal: list[Rule], vertical: list[Rule]) -> Grid | None:
 
 def slot(bounds: Sequence[float], value: float) -> int:
     """Index of the interval between sorted bounds that holds value, -1 outside."""
-    for i in range(len(bounds) - 1):
-        if bounds[i] <= value < bounds[i + 1]:
-            return i
-    return -1
+    index = bisect_right(bounds, value) - 1
+    return index if index < len(bounds) - 1 else -1

@@ -193,10 +193,10 @@ class _Reader:
         starts = [start for start, _ in spans]
         lasts = [end - 1 - mark for (_, end), mark in zip(spans, soft, strict=True)]
         handles = list(map(native.char_object, itertools.repeat(self._page), starts))
-        for handle, start in zip(handles, starts, strict=True):
-            if handle not in self._styles:
-                self._styles[handle] = self._style(handle or 0, start)
         boxes = self._boxes(starts, lasts)
+        for index, handle in enumerate(handles):
+            if handle not in self._styles:
+                self._styles[handle] = self._style(handle or 0, starts[index], boxes[index])
         source = _Source(text, spans, soft, handles, boxes)
         breaks = self._breaks(source)
         corners = np.hstack([np.minimum.reduceat(boxes[:, :2], breaks), np.maximum.reduceat(boxes[:, 2:], breaks)])
@@ -284,7 +284,7 @@ class _Reader:
                 letters[match.start()], letters[match.start() + 1] = match[0][1], match[0][0]
         return "".join(letters)
 
-    def _style(self, handle: int, index: int) -> Style:
+    def _style(self, handle: int, index: int, box: Array) -> Style:
         matrix = self._matrix
         native.char_matrix(self._page, index, matrix.address)
         a, b, c, d = matrix.values[:4]
@@ -302,11 +302,14 @@ class _Reader:
         if native.char_unmapped(self._page, index):
             name = "?"
         style = Style(size, name, bold or mode == 2, italic, mono, color, mode == 3, self._turn(a, b), mcid)
-        native.loose_box(self._page, index, self._rect.address)
-        left, top, right, bottom = self._rect.values
-        sideways = (style.turn + self._space.rotation) % 2 == 1
-        across = (right - left) if sideways else (top - bottom)
-        style.odd_box = size > 0 and style.turn != SLANTED and not 0.55 < across * self._space.unit / size < 1.9
+        across = float(box[2] - box[0] if style.turn % 2 else box[3] - box[1])
+        if style.turn != SLANTED and not 0.55 * size < across < 1.9 * size:
+            # A word in vertical writing is long across; one character tells.
+            native.loose_box(self._page, index, self._rect.address)
+            left, top, right, bottom = self._rect.values
+            x0, y0, x1, y1 = self._space.box(left, bottom, right, top)
+            across = x1 - x0 if style.turn % 2 else y1 - y0
+            style.odd_box = size > 0 and not 0.55 * size < across < 1.9 * size
         if size <= 0:
             style.size = max(across, 1.0)
         return style
