@@ -38,6 +38,15 @@ def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r\n", "\n").replace("\n", "<br>").strip()
 
 
+def storable(text: str) -> str:
+    """Without what no store takes: NUL characters go, lone surrogates become U+FFFD."""
+    if "\x00" in text:
+        text = text.replace("\x00", "")
+    if text.isascii():
+        return text
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def rectangular(rows: Sequence[Sequence[str | None]]) -> list[list[str]]:
     """Equal-length rows of strings; short rows are filled with ""."""
     width = max((len(row) for row in rows), default=0)
@@ -86,8 +95,8 @@ class BlockBuilder:
         locator: SourceLocator = SourceLocator(),
         metadata: Mapping[str, Any] | None = None,
     ) -> Block | None:
-        """One block after the others. NUL characters go: neither PostgreSQL nor people can use them."""
-        content = content.replace("\x00", "")
+        """One block after the others."""
+        content = storable(content)
         content = content.strip("\n") if kind is BlockType.CODE else content.strip()
         if not content:
             return None
@@ -109,7 +118,7 @@ class BlockBuilder:
         **metadata: Any,
     ) -> Block | None:
         """A TABLE from a grid whose merged cells are already written into every cell that they cover."""
-        grid = [[cell.replace("\x00", "") for cell in row] for row in rectangular(rows)]
+        grid = [[storable(cell) for cell in row] for row in rectangular(rows)]
         if not grid or not any(cell.strip() for row in grid for cell in row):
             return None
         header_rows = min(header_rows, len(grid))
@@ -135,7 +144,7 @@ class BlockBuilder:
         """An IMAGE block and its asset (the same bytes are one asset). text: OCR or description."""
         sha256 = hashlib.sha256(content).hexdigest()
         identity = ids.asset_id(self._source.document_id, sha256)
-        caption = " ".join(caption.split())
+        caption = " ".join(storable(caption).split())
         self._assets.setdefault(
             identity, ParsedAsset(identity, sha256, media_type, content, width, height, caption, locator)
         )
@@ -147,7 +156,7 @@ class BlockBuilder:
         self, caption: str, *, text: str = "", locator: SourceLocator = SourceLocator(), **metadata: Any
     ) -> Block | None:
         """An IMAGE block without an asset: a picture that is only linked, of which we have the caption but no bytes."""
-        caption = " ".join(caption.split())
+        caption = " ".join(storable(caption).split())
         body = "\n".join(part for part in (caption, text.strip()) if part)
         return self.add(BlockType.IMAGE, body, locator, {"caption": caption, **metadata})
 
