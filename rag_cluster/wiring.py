@@ -2,6 +2,8 @@
 
 `Services` builds each object once, when it is first asked for. `ServiceFactory` and `WritePathFactory` are what travels
 to deployments and actors: picklable, and giving one `Services` per process.
+
+What takes long to import (Milvus's client, Arrow, engines) is imported where it is needed: `kb list` needs none of it.
 """
 
 from __future__ import annotations
@@ -11,31 +13,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
+from typing import TYPE_CHECKING
 
-from rag_cluster.answering.answerer import Answerer, AnswerLimits
-from rag_cluster.answering.calibration import calibration_for
-from rag_cluster.chunking.boundaries import sentences
-from rag_cluster.chunking.registry import create_chunker
 from rag_cluster.domain.documents import DeleteReceipt, KnowledgeBase
 from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer
-from rag_cluster.engines.extractive import ExtractiveGenerator
-from rag_cluster.engines.registry import create_embedder
-from rag_cluster.engines.threaded import ThreadedEmbedder
 from rag_cluster.errors import ConflictError, NotFoundError
-from rag_cluster.ingestion.uploads import UploadWorker
-from rag_cluster.ingestion.write_path import Pools, RetryPolicy, WritePath
 from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base
 from rag_cluster.lifecycle.outbox import drain
 from rag_cluster.lifecycle.stores import Stores
-from rag_cluster.parsing.isolation import IsolatedParser
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.ocr import OcrMode
-from rag_cluster.retrieval.retriever import Retriever
 from rag_cluster.settings import Settings, get_settings, load_reference
 from rag_cluster.stores.embedded import EmbeddedStores
-from rag_cluster.stores.inputs import FsspecInputFiles
-from rag_cluster.stores.milvus import MilvusChunkIndex
-from rag_cluster.stores.objects import FsspecObjectStore
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
 from rag_cluster.stores.postgres.conversations import PostgresConversations
 from rag_cluster.stores.postgres.database import Database
@@ -44,8 +32,18 @@ from rag_cluster.stores.postgres.ledger import PostgresLedger
 from rag_cluster.stores.postgres.migration import migrate
 from rag_cluster.stores.postgres.outbox import PostgresOutbox
 from rag_cluster.stores.postgres.uploads import PostgresUploadQueue
-from rag_cluster.stores.snapshots import ParquetSnapshotStore
 from rag_cluster.telemetry import NullMetrics
+
+if TYPE_CHECKING:
+    from rag_cluster.answering.answerer import Answerer
+    from rag_cluster.ingestion.uploads import UploadWorker
+    from rag_cluster.ingestion.write_path import WritePath
+    from rag_cluster.parsing.isolation import IsolatedParser
+    from rag_cluster.retrieval.retriever import Retriever
+    from rag_cluster.stores.inputs import FsspecInputFiles
+    from rag_cluster.stores.milvus import MilvusChunkIndex
+    from rag_cluster.stores.objects import FsspecObjectStore
+    from rag_cluster.stores.snapshots import ParquetSnapshotStore
 
 READINESS_TIMEOUT = 5.0
 
@@ -65,6 +63,9 @@ def parse_limits(settings: Settings) -> ParseLimits:
 
 def isolated_parser(settings: Settings) -> IsolatedParser:
     """The parser of every format, in its own process. Needs no store."""
+    from rag_cluster.parsing.isolation import IsolatedParser
+    from rag_cluster.parsing.ocr import OcrMode
+
     return IsolatedParser(
         parse_limits(settings),
         ocr=OcrMode(settings.ocr),
@@ -101,6 +102,8 @@ class Services:
     @cached_property
     def index(self) -> MilvusChunkIndex:
         """Milvus."""
+        from rag_cluster.stores.milvus import MilvusChunkIndex
+
         settings = self.settings
         return MilvusChunkIndex(
             settings.milvus_uri,
@@ -116,6 +119,8 @@ class Services:
     @cached_property
     def objects(self) -> FsspecObjectStore:
         """Our objects."""
+        from rag_cluster.stores.objects import FsspecObjectStore
+
         settings = self.settings
         return FsspecObjectStore(
             settings.objects,
@@ -129,6 +134,8 @@ class Services:
     @cached_property
     def inputs(self) -> FsspecInputFiles:
         """The user's files."""
+        from rag_cluster.stores.inputs import FsspecInputFiles
+
         settings = self.settings
         return FsspecInputFiles(
             endpoint_url=settings.s3_endpoint_url,
@@ -141,6 +148,8 @@ class Services:
     @cached_property
     def snapshots(self) -> ParquetSnapshotStore:
         """Snapshots in the object store."""
+        from rag_cluster.stores.snapshots import ParquetSnapshotStore
+
         return ParquetSnapshotStore(self.objects)
 
     @cached_property
@@ -194,6 +203,8 @@ class Services:
     @cached_property
     def embedder(self) -> Embedder:
         """The engine itself; loaded at its first call."""
+        from rag_cluster.engines.registry import create_embedder
+
         settings = self.settings
         return create_embedder(
             settings.embedder, threads=settings.embedder_threads, batch_size=settings.embedder_batch_size
@@ -202,6 +213,8 @@ class Services:
     @cached_property
     def async_embedder(self) -> AsyncEmbedder:
         """The engine in a thread of this process, for commands that run without Serve."""
+        from rag_cluster.engines.threaded import ThreadedEmbedder
+
         return ThreadedEmbedder(self.embedder)
 
     @property
@@ -211,6 +224,8 @@ class Services:
 
     def chunker(self, strategy: str | None = None) -> Chunker:
         """The chunker of a strategy; None: the configured one."""
+        from rag_cluster.chunking.registry import create_chunker
+
         name = strategy or self.settings.chunking_strategy
         if name not in self._chunkers:
             self._chunkers[name] = create_chunker(name, self._chunking_parameters(name), self.tokenizer, self.embedder)
@@ -218,6 +233,9 @@ class Services:
 
     def generator(self, embedder: AsyncEmbedder) -> Generator:
         """The generator that the settings name."""
+        from rag_cluster.chunking.boundaries import sentences
+        from rag_cluster.engines.extractive import ExtractiveGenerator
+
         if self.settings.generator == "extractive":
             return ExtractiveGenerator(embedder, sentences)
         generator: Generator = load_reference(self.settings.generator)()
@@ -227,10 +245,15 @@ class Services:
 
     def retriever(self, embedder: AsyncEmbedder) -> Retriever:
         """The read path up to evidence."""
+        from rag_cluster.retrieval.retriever import Retriever
+
         return Retriever(self.evidence, self.index, embedder, metrics=self.metrics)
 
     def answerer(self, embedder: AsyncEmbedder) -> Answerer:
         """The whole read path."""
+        from rag_cluster.answering.answerer import Answerer, AnswerLimits
+        from rag_cluster.answering.calibration import calibration_for
+
         return Answerer(
             self.retriever(embedder),
             self.generator(embedder),
@@ -246,6 +269,8 @@ class Services:
 
     def write_path(self, embedder: Embedder | None = None) -> WritePath:
         """The write path; `embedder` replaces the local engine (the upload worker embeds through Serve)."""
+        from rag_cluster.ingestion.write_path import Pools, RetryPolicy, WritePath
+
         settings = self.settings
         engine = embedder or self.embedder
         return WritePath(
@@ -294,6 +319,8 @@ class Services:
 
     def upload_worker(self, embedder: Embedder) -> UploadWorker:
         """A worker of the upload queue that embeds with `embedder`."""
+        from rag_cluster.ingestion.uploads import UploadWorker
+
         return UploadWorker(self.write_path(embedder), self.uploads, job_timeout=self.settings.upload_job_timeout)
 
     def ensure_knowledge_base(self, name: str) -> KnowledgeBase:
