@@ -24,6 +24,7 @@ from rag_cluster.domain.documents import PlannedFile, Receipt, RunStatus, Source
 from rag_cluster.errors import RagClusterError
 from rag_cluster.ingestion import manifest, rows, steps
 from rag_cluster.ingestion.heartbeat import interruptible
+from rag_cluster.ingestion.ray_connection import connect
 from rag_cluster.ingestion.report import IngestionReport
 from rag_cluster.ingestion.rows import PreparedPart, Row
 from rag_cluster.ingestion.run import IngestionOptions, Run, RunContext
@@ -244,12 +245,7 @@ def _ensure_ray(pools: Pools, address: str | None, num_cpus: int | None) -> None
     """Start or join Ray unless this process has one. The pools must leave a CPU for the tasks between them."""
     needed = pools.cpus + 1
     if not ray.is_initialized():
-        quiet: dict[str, Any] = {"log_to_driver": False, "logging_level": logging.ERROR}
-        if address:
-            ray.init(address=address, **quiet)
-        else:
-            cpus = max(num_cpus or os.cpu_count() or 1, math.ceil(needed))
-            ray.init(num_cpus=cpus, include_dashboard=False, **quiet)
+        connect(address, max(num_cpus or os.cpu_count() or 1, math.ceil(needed)))
     available = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if available < needed:
         log.warning(
