@@ -525,6 +525,10 @@ class UploadQueue(Protocol):
         """retry_in None or attempts used up: FAILED for good; otherwise PENDING again after retry_in seconds."""
         ...
 
+    def release(self, job: IngestionJob) -> None:
+        """Give a job back as it was found: PENDING and due at once, this attempt not counted. ClaimLostError."""
+        ...
+
     def job(self, job_id: str, principal: Principal) -> IngestionJob: ...
 
     def backlog(self) -> int:
@@ -576,6 +580,10 @@ class Conversations(Protocol):
         evidence: ChatEvidence | None = None,
     ) -> ChatMessage:
         """session_id None starts a session; the message carries its id."""
+        ...
+
+    async def require_session(self, session_id: str, principal: Principal, knowledge_base_id: str) -> None:
+        """NotFoundError unless the session is the principal's, in this knowledge base."""
         ...
 
     async def messages(self, session_id: str, principal: Principal) -> list[ChatMessage]: ...

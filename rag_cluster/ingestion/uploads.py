@@ -107,7 +107,8 @@ class _Attempt:
                 queue.succeed(job)
                 log.info("upload ready", extra={"document_id": job.document_id})
             except _Stopped:
-                queue.fail(job, error_type="stopped", message="the worker stopped", retry_in=0.0)
+                queue.release(job)
+                log.info("upload given back: the worker stops", extra={"document_id": job.document_id})
             except (ClaimLostError, NotFoundError) as error:
                 leave(self._write_path, job.knowledge_base_id, self._claim)
                 queue.fail(job, error_type=error.type, message=error.message, retry_in=None)

@@ -66,9 +66,12 @@ async def test_a_session_belongs_to_its_principal_and_knowledge_base(
     message = await conversations.add_message(None, "user", "q", principal=LOCAL, knowledge_base_id=base)
     stranger = Principal("stranger", None)
     other = catalog.create_knowledge_base("other").id
+    await conversations.require_session(message.session_id, LOCAL, base)
     with pytest.raises(NotFoundError):
         await conversations.messages(message.session_id, stranger)
     for principal, knowledge_base in ((stranger, base), (LOCAL, other)):
+        with pytest.raises(NotFoundError):
+            await conversations.require_session(message.session_id, principal, knowledge_base)
         with pytest.raises(NotFoundError):
             await conversations.add_message(
                 message.session_id, "user", "q", principal=principal, knowledge_base_id=knowledge_base
@@ -81,6 +84,8 @@ async def test_unknown_sessions_and_knowledge_bases_are_not_found(
 ) -> None:
     with pytest.raises(NotFoundError):
         await conversations.messages(name, LOCAL)
+    with pytest.raises(NotFoundError):
+        await conversations.require_session(name, LOCAL, base)
     with pytest.raises(NotFoundError):
         await conversations.add_message(name, "user", "q", principal=LOCAL, knowledge_base_id=base)
     with pytest.raises(NotFoundError):

@@ -242,3 +242,26 @@ def test_jobs_are_shown_under_their_documents_rule(ingest: Ingest, queue: Upload
     for job_id in ("x", ids.upload_document_id()):
         with pytest.raises(NotFoundError):
             queue.job(job_id, LOCAL)
+
+
+def test_a_released_job_is_due_at_once_and_no_attempt_is_used(ingest: Ingest, queue: UploadQueue) -> None:
+    queue.submit(request(ingest))
+    for worker in ("w1", "w2", "w3", "w4", "w5", "w6"):  # more often than there are attempts
+        job, claim = take(queue, worker)
+        assert (job.attempts, claim.owner) == (1, worker)
+        queue.release(job)
+        back = queue.job(job.id, LOCAL)
+        assert (back.status, back.attempts, back.error_type) == (JobStatus.PENDING, 0, None)
+
+
+def test_only_the_holder_of_a_job_releases_it(ingest: Ingest, queue: UploadQueue) -> None:
+    queue.submit(request(ingest))
+    lost, _ = take(queue, "w1", lease=0.01)
+    time.sleep(0.05)
+    held, _ = take(queue, "w2")
+    with pytest.raises(ClaimLostError):
+        queue.release(lost)
+    assert queue.job(held.id, LOCAL).status == JobStatus.RUNNING
+    queue.fail(held, error_type="x", message="", retry_in=None)
+    with pytest.raises(ClaimLostError):
+        queue.release(held)

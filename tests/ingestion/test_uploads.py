@@ -177,7 +177,8 @@ def test_a_worker_that_is_stopped_gives_its_job_back(
 
     monkeypatch.setattr(bench.write_path.snapshots, "save", save_then_stop)
     work_forever(worker, stop)
-    assert queue.job(job.id, LOCAL).status is JobStatus.PENDING
+    returned = queue.job(job.id, LOCAL)
+    assert (returned.status, returned.attempts, returned.error_type) == (JobStatus.PENDING, 0, None)
     assert work_once(worker)
     assert queue.job(job.id, LOCAL).status is JobStatus.SUCCEEDED
     assert bench.calls["parsed"] == 1

@@ -52,6 +52,11 @@ class PostgresConversations:
         assert row is not None, "an insert returns its row"
         return ChatMessage(row["id"], session, role, content, evidence, row["created_at"])
 
+    async def require_session(self, session_id: str, principal: Principal, knowledge_base_id: str) -> None:
+        """NotFoundError unless the session is the principal's, in this knowledge base."""
+        async with self._database.async_connection() as connection:
+            await _session(connection, session_id, principal, as_uuid(knowledge_base_id, "knowledge base"))
+
     async def messages(self, session_id: str, principal: Principal) -> list[ChatMessage]:
         """Oldest first; of a very long session the newest 1,000. NotFoundError for another principal's session."""
         async with self._database.async_connection() as connection:

@@ -139,13 +139,7 @@ class PostgresUploadQueue:
         With the job its version fails for good too, where that was not said before. ClaimLostError as in `succeed`.
         """
         with self._database.transaction() as connection:
-            lock_document(connection, job.document_id)  # before version and job: the order that a delete keeps too
-            held = connection.execute(
-                _HELD + " AND j.id = %s AND j.claim_token = %s AND j.status = 'RUNNING' FOR NO KEY UPDATE",
-                (job.id, job.claim_token),
-            ).fetchone()
-            if held is None:
-                raise _lost(job)
+            held = _held(connection, job)
             if retry_in is None or held["attempts"] >= held["max_attempts"]:
                 _settle(connection, held, JobStatus.FAILED, error_type, message)
                 return
@@ -155,11 +149,21 @@ class PostgresUploadQueue:
                      updated_at = now() WHERE id = %s""",
                 (error_type, message[:_MAX_MESSAGE], retry_in, job.id),
             )
+            _give_up_claim(connection, job)
+
+    def release(self, job: IngestionJob) -> None:
+        """Give a job back as it was found: PENDING and due at once, this attempt not counted.
+
+        For a worker that stops in good order. ClaimLostError as in `succeed`.
+        """
+        with self._database.transaction() as connection:
+            _held(connection, job)
             connection.execute(
-                """UPDATE document_versions SET claim_owner = NULL, claim_until = NULL
-                   WHERE document_id = %s AND version = %s AND claim_token = %s""",
-                (job.document_id, job.version, job.claim_token),
+                """UPDATE ingestion_jobs SET status = 'PENDING', locked_until = NULL, attempts = attempts - 1,
+                     available_at = clock_timestamp(), updated_at = now() WHERE id = %s""",
+                (job.id,),
             )
+            _give_up_claim(connection, job)
 
     def job(self, job_id: str, principal: Principal) -> IngestionJob:
         """A job of a document that the principal may read: NotFoundError otherwise."""
@@ -199,6 +203,26 @@ _DUE = (
       AND NOT coalesce(n.claim_until > clock_timestamp(), false)
     ORDER BY j.available_at, j.id LIMIT 1 FOR NO KEY UPDATE SKIP LOCKED"""
 )
+
+
+def _held(connection: Connection, job: IngestionJob) -> dict[str, Any]:
+    """The running job with its version, locked. ClaimLostError when it is no longer this worker's."""
+    lock_document(connection, job.document_id)  # before version and job: the order that a delete keeps too
+    held = connection.execute(
+        _HELD + " AND j.id = %s AND j.claim_token = %s AND j.status = 'RUNNING' FOR NO KEY UPDATE",
+        (job.id, job.claim_token),
+    ).fetchone()
+    if held is None:
+        raise _lost(job)
+    return held
+
+
+def _give_up_claim(connection: Connection, job: IngestionJob) -> None:
+    connection.execute(
+        """UPDATE document_versions SET claim_owner = NULL, claim_until = NULL
+           WHERE document_id = %s AND version = %s AND claim_token = %s""",
+        (job.document_id, job.version, job.claim_token),
+    )
 
 
 def _version(held: Mapping[str, Any]) -> dict[str, Any]:
