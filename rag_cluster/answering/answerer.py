@@ -12,6 +12,7 @@ from rag_cluster.answering import prompts
 from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
 from rag_cluster.answering.citations import build_citations, check_claims
 from rag_cluster.answering.context import CountTokens, build_context, estimate_tokens
+from rag_cluster.answering.deadline import Deadline, within
 from rag_cluster.answering.language import question_language, refusal_text
 from rag_cluster.answering.marks import MarkFilter
 from rag_cluster.answering.records import Audited, AuditTrail
@@ -92,12 +93,14 @@ class Answerer:
         options: RetrievalOptions | None = None,
         *,
         request_id: str = "",
+        deadline: Deadline | None = None,
     ) -> RetrievalRun:
         """Evidence only, with its audit row."""
         options = options or RetrievalOptions()
         async with self._trail.audit(principal, knowledge_base_id, query, options, request_id) as audited:
             self._check(query)
-            audited.run = await self._retriever.retrieve(principal, knowledge_base_id, query, options)
+            async with within(deadline):
+                audited.run = await self._retriever.retrieve(principal, knowledge_base_id, query, options)
             audited.outcome = "retrieved"
             return audited.run
 
@@ -110,9 +113,10 @@ class Answerer:
         *,
         request_id: str = "",
         session_id: str | None = None,
+        deadline: Deadline | None = None,
     ) -> Answer:
-        """The whole answer. Raises what retrieval or the generator raised."""
-        events = self._events(principal, knowledge_base_id, question, options, request_id, session_id)
+        """The whole answer. Raises what retrieval or the generator raised; DeadlineExceededError after `deadline`."""
+        events = self._events(principal, knowledge_base_id, question, options, request_id, session_id, deadline)
         async with aclosing(events):
             async for event in events:
                 if event.answer is not None:
@@ -128,9 +132,10 @@ class Answerer:
         *,
         request_id: str = "",
         session_id: str | None = None,
+        deadline: Deadline | None = None,
     ) -> AsyncIterator[AnswerEvent]:
         """meta, delta*, citation*, then exactly one of done | refuse | error. Failures become the error event."""
-        events = self._events(principal, knowledge_base_id, question, options, request_id, session_id)
+        events = self._events(principal, knowledge_base_id, question, options, request_id, session_id, deadline)
         try:
             async with aclosing(events):
                 async for event in events:
@@ -152,17 +157,21 @@ class Answerer:
         options: RetrievalOptions | None,
         request_id: str,
         session_id: str | None,
+        deadline: Deadline | None,
     ) -> AsyncGenerator[AnswerEvent]:
         options = options or RetrievalOptions()
         async with self._trail.audit(principal, knowledge_base_id, question, options, request_id) as audited:
-            prepared = await self._prepare(principal, knowledge_base_id, question, options, audited)
+            async with within(deadline):
+                if session_id is not None:
+                    await self._conversations.require_session(session_id, principal, knowledge_base_id)
+                prepared = await self._prepare(principal, knowledge_base_id, question, options, audited)
             yield AnswerEvent(AnswerEventKind.META, _meta(prepared))
             if prepared.request is None:
                 answer = self._refusal(question, prepared)
             else:
                 cleaner = _cleaner(prepared)
                 pieces: list[str] = []
-                async with aclosing(_deltas(self._generator, prepared.request, cleaner)) as deltas:
+                async with aclosing(_deltas(self._generator, prepared.request, cleaner, deadline)) as deltas:
                     async for delta in deltas:
                         pieces.append(delta)
                         yield AnswerEvent(AnswerEventKind.DELTA, {"text": delta})
@@ -171,7 +180,7 @@ class Answerer:
                     yield AnswerEvent(AnswerEventKind.CITATION, {"citation": citation})
             audited.outcome = "refused" if answer.refused else "answered"
             audited.metadata.update(_facts(answer, prepared))
-            answer = await self._keep(principal, knowledge_base_id, answer, session_id)
+            answer = await self._keep(principal, knowledge_base_id, answer, session_id, deadline)
             kind = AnswerEventKind.REFUSE if answer.refused else AnswerEventKind.DONE
             yield AnswerEvent(kind, {"reason": answer.refusal_reason} if answer.refused else {}, answer)
 
@@ -229,22 +238,28 @@ class Answerer:
         )
 
     async def _keep(
-        self, principal: Principal, knowledge_base_id: str, answer: Answer, session_id: str | None
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        answer: Answer,
+        session_id: str | None,
+        deadline: Deadline | None,
     ) -> Answer:
         """Store question and answer with the evidence. What cannot be stored is logged: the answer still stands."""
         evidence = ChatEvidence(answer.citations, answer.results, answer.trace)
         try:
-            asked = await self._conversations.add_message(
-                session_id, "user", answer.question, principal=principal, knowledge_base_id=knowledge_base_id
-            )
-            told = await self._conversations.add_message(
-                asked.session_id,
-                "assistant",
-                answer.text,
-                principal=principal,
-                knowledge_base_id=knowledge_base_id,
-                evidence=evidence,
-            )
+            async with within(deadline):
+                asked = await self._conversations.add_message(
+                    session_id, "user", answer.question, principal=principal, knowledge_base_id=knowledge_base_id
+                )
+                told = await self._conversations.add_message(
+                    asked.session_id,
+                    "assistant",
+                    answer.text,
+                    principal=principal,
+                    knowledge_base_id=knowledge_base_id,
+                    evidence=evidence,
+                )
         except Exception as error:  # becomes a warning of the answer
             log.warning("the message was not stored", exc_info=True)
             reason = error.type if isinstance(error, RagClusterError) else type(error).__name__
@@ -252,11 +267,17 @@ class Answerer:
         return replace(answer, message_id=told.id, session_id=asked.session_id)
 
 
-async def _deltas(generator: Generator, request: GenerationRequest, cleaner: MarkFilter) -> AsyncGenerator[str]:
+async def _deltas(
+    generator: Generator, request: GenerationRequest, cleaner: MarkFilter, deadline: Deadline | None
+) -> AsyncGenerator[str]:
     """The generator's text without marks that stand for nothing. Closing this closes the generator's stream."""
     stream = generator.stream(request)
     try:
-        async for raw in stream:
+        while True:
+            async with within(deadline):
+                raw = await anext(stream, None)
+            if raw is None:
+                break
             if text := cleaner.feed(raw):
                 yield text
         if text := cleaner.flush():

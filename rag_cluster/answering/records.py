@@ -20,6 +20,9 @@ from rag_cluster.errors import RagClusterError
 
 log = logging.getLogger(__name__)
 
+WRITE_SECONDS = 2.0
+"""An answer waits for its row this long, at most."""
+
 
 @dataclass(slots=True)
 class Audited:
@@ -72,7 +75,8 @@ class AuditTrail:
         task = asyncio.ensure_future(self._store(record))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
-        await asyncio.shield(task)
+        # A database that hangs does not hold the answer back: the row is then written, or given up, behind it.
+        await asyncio.wait({task}, timeout=WRITE_SECONDS)
 
     async def _store(self, record: RetrievalRecord) -> None:
         try:

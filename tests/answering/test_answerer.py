@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
 
+from rag_cluster.answering import records
 from rag_cluster.answering.answerer import Answerer, AnswerLimits
+from rag_cluster.answering.deadline import Deadline
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.answers import AnswerEvent, GenerationRequest
 from rag_cluster.domain.blocks import SourceLocator
 from rag_cluster.domain.retrieval import AssetReference
 from rag_cluster.engines.extractive import ExtractiveGenerator
-from rag_cluster.errors import InvalidRequestError, ModelUnavailableError, StoreUnavailableError
+from rag_cluster.errors import (
+    DeadlineExceededError,
+    InvalidRequestError,
+    ModelUnavailableError,
+    NotFoundError,
+    StoreUnavailableError,
+)
 from rag_cluster.retrieval.retriever import Retriever
 from tests.retrieval.memory import KB, Library, MemoryConversations
 
@@ -236,6 +245,51 @@ async def test_a_cancelled_request_stops_the_generator_and_is_recorded(library: 
         await task
     assert generator.closed
     assert [record.outcome for record in conversations.records] == ["disconnected"]
+
+
+@pytest.mark.parametrize("before", [(), ("Twelve",)])
+async def test_a_deadline_stops_the_generator_and_is_recorded_as_a_failure(
+    library: Library, conversations: MemoryConversations, before: tuple[str, ...]
+) -> None:
+    generator = Scripted(*before, hang=True)
+    one = answerer(library, conversations, generator)
+    with pytest.raises(DeadlineExceededError):
+        await one.answer(LOCAL, KB, QUESTION, deadline=Deadline.after(0.2))
+    assert generator.closed
+    found = await events(one.stream(LOCAL, KB, QUESTION, deadline=Deadline.after(0.2)))
+    assert found[0].kind == "meta" and found[-1].kind == "error"
+    assert found[-1].data["error"]["type"] == "deadline_exceeded"
+    assert [record.outcome for record in conversations.records] == ["failed", "failed"]
+    assert {record.metadata["error_type"] for record in conversations.records} == {"deadline_exceeded"}
+
+
+async def test_a_retrieval_past_its_deadline_is_recorded_as_a_failure(
+    library: Library, conversations: MemoryConversations
+) -> None:
+    with pytest.raises(DeadlineExceededError):
+        await answerer(library, conversations).retrieve(LOCAL, KB, QUESTION, deadline=Deadline.after(-1))
+    assert [record.outcome for record in conversations.records] == ["failed"]
+
+
+async def test_a_session_that_is_not_there_is_said_before_anything_is_generated(
+    library: Library, conversations: MemoryConversations
+) -> None:
+    generator = Scripted("Twelve.")
+    with pytest.raises(NotFoundError):
+        await answerer(library, conversations, generator).answer(LOCAL, KB, QUESTION, session_id="no session")
+    assert generator.requests == [] and conversations.stored == []
+
+
+async def test_a_record_that_cannot_be_written_in_time_does_not_hold_the_answer_back(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(records, "WRITE_SECONDS", 0.05)
+    conversations = MemoryConversations(delay=0.5)
+    started = time.perf_counter()
+    await answerer(library, conversations).answer(LOCAL, KB, QUESTION)
+    assert time.perf_counter() - started < 0.5 and conversations.records == []
+    await asyncio.sleep(0.6)
+    assert len(conversations.records) == 1
 
 
 async def test_a_record_outlives_a_second_cancellation(library: Library) -> None:

@@ -17,6 +17,7 @@ from rag_cluster.domain.ports import Embedder
 from rag_cluster.domain.retrieval import AssetReference, EvidenceRow, Hit, ReadScope, RetrievalOptions
 from rag_cluster.engines.hashing import HashEmbedder
 from rag_cluster.engines.threaded import ThreadedEmbedder
+from rag_cluster.errors import NotFoundError
 from rag_cluster.stores.fakes import MemoryChunkIndex
 
 KB = "kb"
@@ -83,6 +84,10 @@ class MemoryConversations:
         message = ChatMessage(f"m{len(self.stored)}", session_id or "session", role, content, evidence)
         self.stored.append(message)
         return message
+
+    async def require_session(self, session_id: str, principal: Principal, knowledge_base_id: str) -> None:
+        if not session_id.startswith("s"):
+            raise NotFoundError(f"no session {session_id!r}")
 
     async def messages(self, session_id: str, principal: Principal) -> list[ChatMessage]:
         return [message for message in self.stored if message.session_id == session_id]

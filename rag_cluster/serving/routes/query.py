@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 from collections.abc import AsyncIterator
 from typing import Annotated
 
@@ -11,13 +9,14 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from rag_cluster.answering.deadline import Deadline, within
+from rag_cluster.domain.access import Principal
 from rag_cluster.domain.answers import AnswerEvent, AnswerEventKind
+from rag_cluster.domain.documents import KnowledgeBase
 from rag_cluster.domain.retrieval import RetrievalOptions
-from rag_cluster.errors import DeadlineExceededError
 from rag_cluster.serving import sse
 from rag_cluster.serving.auth import Caller, Services
 from rag_cluster.serving.backend import Backend
-from rag_cluster.serving.error_responses import error_body
 from rag_cluster.serving.routes.knowledge_bases import granted
 from rag_cluster.serving.schemas import (
     AnswerRequest,
@@ -49,23 +48,13 @@ def _options(options: QueryOptions, services: Backend) -> RetrievalOptions:
     )
 
 
-@contextlib.asynccontextmanager
-async def _deadline(seconds: float) -> AsyncIterator[None]:
-    try:
-        async with asyncio.timeout(seconds):
-            yield
-    except TimeoutError:
-        raise DeadlineExceededError(f"No result within {seconds:g} s.") from None
-
-
 @router.post("/retrieve")
 async def retrieve(body: RetrieveRequest, caller: Caller, services: Services, identity: RequestId) -> RetrieveResponse:
     """Find evidence: hybrid retrieval with its trace, without an answer."""
-    async with _deadline(services.settings.request_timeout):
-        base = await run_in_threadpool(granted, services, caller, body.knowledge_base)
-        run = await services.answerer.retrieve(
-            caller, base.id, body.query, _options(body.options, services), request_id=identity
-        )
+    deadline = Deadline.after(services.settings.request_timeout)
+    options = _options(body.options, services)
+    base = await _granted(services, caller, body.knowledge_base, deadline)
+    run = await services.answerer.retrieve(caller, base.id, body.query, options, request_id=identity, deadline=deadline)
     return RetrieveResponse(
         query=run.query,
         results=[ResultModel.of(result) for result in run.results],
@@ -86,29 +75,34 @@ async def answer(
 
     Events: meta, delta*, citation*, then exactly one of done, refuse, error.
     """
-    timeout = services.settings.request_timeout
+    deadline = Deadline.after(services.settings.request_timeout)
     options = _options(body.options, services)
-    async with _deadline(timeout):
-        base = await run_in_threadpool(granted, services, caller, body.knowledge_base)
-        if not (body.stream or sse.MEDIA_TYPE in request.headers.get("accept", "")):
-            finished = await services.answerer.answer(
-                caller, base.id, body.question, options, request_id=identity, session_id=body.session_id
-            )
-            return AnswerResponse.of(finished, identity)
+    base = await _granted(services, caller, body.knowledge_base, deadline)
+    if not (body.stream or sse.MEDIA_TYPE in request.headers.get("accept", "")):
+        finished = await services.answerer.answer(
+            caller,
+            base.id,
+            body.question,
+            options,
+            request_id=identity,
+            session_id=body.session_id,
+            deadline=deadline,
+        )
+        return AnswerResponse.of(finished, identity)
     events = services.answerer.stream(
-        caller, base.id, body.question, options, request_id=identity, session_id=body.session_id
+        caller, base.id, body.question, options, request_id=identity, session_id=body.session_id, deadline=deadline
     )
-    return StreamingResponse(_encoded(events, identity, timeout), media_type=sse.MEDIA_TYPE, headers=sse.HEADERS)
+    return StreamingResponse(_encoded(events, identity), media_type=sse.MEDIA_TYPE, headers=sse.HEADERS)
 
 
-async def _encoded(events: AsyncIterator[AnswerEvent], identity: str, timeout: float) -> AsyncIterator[bytes]:
-    try:
-        async with _deadline(timeout):
-            async for event in events:
-                yield sse.encode(event.kind, _payload(event, identity))
-    except DeadlineExceededError as error:
-        # The status line is sent: the only honest way left is the error event.
-        yield sse.encode(AnswerEventKind.ERROR, error_body(error))
+async def _granted(services: Backend, caller: Principal, knowledge_base: str, deadline: Deadline) -> KnowledgeBase:
+    async with within(deadline):
+        return await run_in_threadpool(granted, services, caller, knowledge_base)
+
+
+async def _encoded(events: AsyncIterator[AnswerEvent], identity: str) -> AsyncIterator[bytes]:
+    async for event in events:
+        yield sse.encode(event.kind, _payload(event, identity))
 
 
 def _payload(event: AnswerEvent, identity: str) -> dict[str, object]:
