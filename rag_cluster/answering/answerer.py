@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -133,7 +133,7 @@ class Answerer:
         request_id: str = "",
         session_id: str | None = None,
         deadline: Deadline | None = None,
-    ) -> AsyncIterator[AnswerEvent]:
+    ) -> AsyncGenerator[AnswerEvent]:
         """meta, delta*, citation*, then exactly one of done | refuse | error. Failures become the error event."""
         events = self._events(principal, knowledge_base_id, question, options, request_id, session_id, deadline)
         try:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 import rag_cluster
 from rag_cluster.serving import error_responses
 from rag_cluster.serving.backend import Backend
 from rag_cluster.serving.middleware import BodyLimit, RequestContext
+from rag_cluster.serving.parameters import check_parameters
 from rag_cluster.serving.routes import documents, knowledge_bases, operations, query
 from rag_cluster.serving.schemas import ErrorResponse
 
 
-def create_api(backend: Backend) -> FastAPI:
-    """The ASGI application. Interactive docs at /docs, schema at /openapi.json."""
+def create_api(backend: Backend, *, answers_with_id: bool = True) -> FastAPI:
+    """The ASGI application. Interactive docs at /docs, schema at /openapi.json.
+
+    answers_with_id: False where somebody in front, as Serve's proxy does, puts X-Request-ID on every response.
+    """
     app = FastAPI(
         title="rag_cluster",
         version=rag_cluster.__version__,
         summary="Answers over your documents, with citations that hold.",
+        dependencies=[Depends(check_parameters)],
         responses={status: {"model": ErrorResponse} for status in ("4XX", "5XX")},
     )
     app.state.backend = backend
@@ -25,6 +30,7 @@ def create_api(backend: Backend) -> FastAPI:
         app.include_router(module.router)
     error_responses.install(app)
     # Added last is outermost.
-    app.add_middleware(BodyLimit, upload_limit=backend.settings.max_file_bytes)
-    app.add_middleware(RequestContext)
+    settings = backend.settings
+    app.add_middleware(BodyLimit, upload_limit=settings.max_file_bytes, seconds=settings.request_timeout)
+    app.add_middleware(RequestContext, answers_with_id=answers_with_id)
     return app

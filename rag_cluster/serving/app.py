@@ -2,9 +2,13 @@
 
 # No `from __future__ import annotations` here: Serve reads the builder's real annotation to validate `args:`.
 
+import contextlib
+import difflib
+import logging
+from collections.abc import Iterator
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ray import serve
 from ray.serve import Application
 
@@ -26,6 +30,16 @@ class AppConfig(BaseModel):
         default_factory=dict, description="Settings by their name in settings.py, over the environment's."
     )
 
+    @field_validator("settings")
+    @classmethod
+    def _known(cls, settings: dict[str, Any]) -> dict[str, Any]:
+        # The environment may hold what is not ours; this file may not.
+        for name in settings.keys() - Settings.model_fields.keys():
+            close = difflib.get_close_matches(name, Settings.model_fields, n=1)
+            raise ValueError(f"there is no setting {name!r}" + (f": did you mean {close[0]!r}?" if close else ""))
+        Settings(**settings)
+        return settings
+
 
 def build(config: AppConfig) -> Application:
     """ingress -> embedder, and the upload worker beside it. Local profile: every deployment takes num_cpus 0."""
@@ -34,6 +48,7 @@ def build(config: AppConfig) -> Application:
     limits = {
         "max_ongoing_requests": settings.max_ongoing_requests,
         "max_queued_requests": settings.max_queued_requests,
+        "backpressure_config": {"status_code": 429, "retry_after_s": 1},
     }
     model = _deployment(EmbedderDeployment, **limits).bind(factory)
     worker = _deployment(UploadWorkerDeployment, health_check_period_s=5, graceful_shutdown_timeout_s=20).bind(
@@ -45,7 +60,8 @@ def build(config: AppConfig) -> Application:
 
 def _deployment(kind: Any, **options: Any) -> Any:
     # Ray types what @serve.deployment returns as the class itself.
-    return kind.options(ray_actor_options={"num_cpus": 0}, **options)
+    # A replica that is told to stop looks for requests in hand this often; Serve's default makes every stop wait 2 s.
+    return kind.options(ray_actor_options={"num_cpus": 0}, graceful_shutdown_wait_loop_s=0.1, **options)
 
 
 def require_safe_host(settings: Settings, *, has_api_keys: bool) -> None:
@@ -74,3 +90,18 @@ def start(settings: Settings) -> str:
     )
     serve.run(build(AppConfig(settings=settings.model_dump(exclude_defaults=True))), name=APP_NAME, route_prefix="/")
     return f"http://{settings.host}:{settings.port}"
+
+
+@contextlib.contextmanager
+def running(settings: Settings) -> Iterator[str]:
+    """`start`, and at the end the application stopped: no new requests, those in hand finished, replicas gone.
+
+    Serve itself, which others may use, goes with the Ray that it runs on.
+    """
+    # What Serve tells while it deploys is in its log files.
+    logging.getLogger("ray.serve").setLevel(logging.ERROR)
+    endpoint = start(settings)
+    try:
+        yield endpoint
+    finally:
+        serve.delete(APP_NAME)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ipaddress
 from typing import Annotated
+from urllib.parse import urlsplit
 
 from fastapi import Depends, Request
 
@@ -27,7 +29,43 @@ def principal(request: Request, services: Annotated[Backend, Depends(backend)]) 
         raise AuthenticationError("Send the API key as 'Authorization: Bearer KEY'.")
     if services.catalog.has_api_keys():
         raise AuthenticationError("This server needs an API key: 'Authorization: Bearer KEY'.")
+    require_local(request)
     return LOCAL
+
+
+def require_local(request: Request) -> None:
+    """ForbiddenError unless the request comes from this machine and was meant for it.
+
+    Without API keys this is the only fence, whatever address Serve's configuration binds. The address is the
+    connection's own, as Serve's proxy saw it: uvicorn replaces it by X-Forwarded-For only for connections from
+    loopback, so that header can take the right away but never give it. Host and Origin keep out web pages of other
+    sites that a browser on this machine has open.
+    """
+    host, origin = request.headers.get("host", ""), request.headers.get("origin")
+    if request.client is None or not _loopback(request.client.host):
+        raise ForbiddenError(
+            "Without an API key only this machine is served: 'rag-cluster keys create NAME' makes one."
+        )
+    if not _loopback(_hostname(f"//{host}")) or (origin is not None and not _loopback(_hostname(origin))):
+        raise ForbiddenError("Without an API key only requests to and from localhost are served, by name too.")
+
+
+def _hostname(url: str) -> str:
+    try:
+        return urlsplit(url).hostname or ""
+    except ValueError:
+        return ""
+
+
+def _loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return False
+    mapped = getattr(address, "ipv4_mapped", None)
+    return bool((mapped or address).is_loopback)
 
 
 def administrator(caller: Annotated[Principal, Depends(principal)]) -> Principal:

@@ -88,4 +88,4 @@ class IngressDeployment:
         self._worker = worker
 
     def __serve_build_asgi_app__(self) -> FastAPI:
-        return create_api(self._backend)
+        return create_api(self._backend, answers_with_id=False)

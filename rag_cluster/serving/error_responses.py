@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
+from collections.abc import Mapping
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -20,30 +21,39 @@ from rag_cluster.errors import (
     NotFoundError,
     OverloadedError,
     RagClusterError,
-    UnsupportedDocumentTypeError,
 )
 from rag_cluster.telemetry import trace_id
 
 log = logging.getLogger(__name__)
+
+MAX_MESSAGE = 1000
+"""Characters of an error's message in a response."""
 
 _BY_STATUS: dict[int, type[RagClusterError]] = {
     401: AuthenticationError,
     403: ForbiddenError,
     404: NotFoundError,
     413: DocumentTooLargeError,
-    415: UnsupportedDocumentTypeError,
     429: OverloadedError,
 }
 
 
 def error_body(error: RagClusterError) -> dict[str, dict[str, object]]:
     """The JSON body of an error."""
-    return {"error": {"code": error.code, "type": error.type, "message": error.message, "request_id": trace_id.get()}}
+    return {"error": {"code": error.code, "type": error.type, "message": shown(error), "request_id": trace_id.get()}}
 
 
-def error_response(error: RagClusterError, status: int | None = None) -> JSONResponse:
-    """The HTTP response of an error."""
-    headers = {}
+def shown(error: RagClusterError) -> str:
+    """The message as a response can carry it: messages may quote the request, however long and broken that is."""
+    message = error.message if len(error.message) <= MAX_MESSAGE else error.message[: MAX_MESSAGE - 1] + "…"
+    return message.encode("utf-8", "replace").decode()
+
+
+def error_response(
+    error: RagClusterError, status: int | None = None, headers: Mapping[str, str] | None = None
+) -> JSONResponse:
+    """The HTTP response of an error. headers: to add, e.g. the Allow of a 405."""
+    headers = dict(headers or {})
     if error.http_status == 429 or error.retry_after is not None:
         headers["Retry-After"] = str(math.ceil(error.retry_after or 1))
     if error.http_status == 401:
@@ -66,8 +76,11 @@ def known_error(error: BaseException) -> RagClusterError:
 def _validation_message(error: RequestValidationError) -> str:
     parts = []
     for item in error.errors()[:5]:
-        where = ".".join(str(piece) for piece in item["loc"] if piece != "body")
-        parts.append(f"{where}: {item['msg']}" if where else str(item["msg"]))
+        if item["type"] == "json_invalid":
+            return f"The body is not JSON: {item['ctx']['error']} (at character {item['loc'][-1]})."
+        where = ".".join(str(piece)[:100] for piece in item["loc"] if piece != "body")
+        message = str(item["msg"]).removeprefix("Value error, ")[:300]
+        parts.append(f"{where}: {message}" if where else message)
     return "; ".join(parts)
 
 
@@ -87,7 +100,7 @@ def install(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def _http(_: Request, error: HTTPException) -> JSONResponse:
         kind = _BY_STATUS.get(error.status_code, InvalidRequestError if error.status_code < 500 else InternalError)
-        return error_response(kind(str(error.detail)), error.status_code)
+        return error_response(kind(str(error.detail)), error.status_code, error.headers)
 
     @app.exception_handler(Exception)
     async def _unknown(_: Request, error: Exception) -> JSONResponse:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import unicodedata
 from datetime import datetime
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.domain.answers import Answer, Citation
@@ -26,22 +27,44 @@ from rag_cluster.domain.retrieval import (
     RetrievalResult,
     RetrievalTrace,
 )
+from rag_cluster.serving.plain_values import check_metadata, check_plain
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Group = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+MAX_ACL_BYTES = 1800
+
+
+def _indexable(acl: list[str]) -> list[str]:
+    """PostgreSQL's unique index on access attributes holds 2,704 bytes, of which a department may take 800."""
+    if sum(len(group.encode()) + 8 for group in acl) > MAX_ACL_BYTES:
+        raise ValueError(f"the groups together must not be longer than {MAX_ACL_BYTES:,} bytes")
+    return acl
+
+
+Acl = Annotated[list[Group], AfterValidator(_indexable)]
+Department = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+Metadata = Annotated[dict[str, Any], AfterValidator(check_metadata)]
 MAX_QUESTION_CHARS = 8_000
 
 
-def _no_nul(value: str) -> str:
-    if "\x00" in value:
-        raise ValueError("must not contain NUL characters")
-    return value
+def _addressable(name: str) -> str:
+    """A new name must be usable as a path segment, and look like what it is."""
+    if "/" in name or "\\" in name or name in (".", ".."):
+        raise ValueError("must not contain a slash, nor be '.' or '..'")
+    if any(unicodedata.category(char) in ("Cc", "Zl", "Zp") for char in name):
+        raise ValueError("must not contain control characters")
+    return name
+
+
+NewName = Annotated[Name, AfterValidator(_addressable)]
 
 
 class RequestModel(BaseModel):
     """Requests refuse unknown fields, so that a typing mistake is not silently ignored."""
 
-    model_config = ConfigDict(extra="forbid")
+    model_config = ConfigDict(extra="forbid", allow_inf_nan=False)
+
+    _plain = model_validator(mode="before")(check_plain)
 
 
 class ErrorBody(BaseModel):
@@ -65,21 +88,19 @@ class ErrorResponse(BaseModel):
 class KnowledgeBaseCreate(RequestModel):
     """A new knowledge base."""
 
-    name: Name
+    name: NewName
     description: str = Field("", max_length=4000)
-    default_acl: list[Group] | None = Field(
+    default_acl: Acl | None = Field(
         None, description="acl of documents that state none. null: closed. []: everyone with access to the base."
     )
-
-    _nul = field_validator("name", "description")(_no_nul)
 
 
 class KnowledgeBasePatch(RequestModel):
     """Fields that are left out stay as they are."""
 
-    name: Name | None = None
+    name: NewName | None = None
     description: str | None = Field(None, max_length=4000)
-    default_acl: list[Group] | None = Field(None, description="null closes the base; leave out to keep it.")
+    default_acl: Acl | None = Field(None, description="null closes the base; leave out to keep it.")
 
 
 class KnowledgeBaseResponse(BaseModel):
@@ -118,8 +139,8 @@ class KnowledgeBasePage(BaseModel):
 class AccessModel(BaseModel):
     """Who may read a document."""
 
-    acl: list[Group] | None = Field(None, description="Groups. null: the base's default. []: everyone with the base.")
-    department: str | None = Field(None, max_length=200)
+    acl: Acl | None = Field(None, description="Groups. null: the base's default. []: everyone with the base.")
+    department: Department | None = None
     security_level: int = Field(0, ge=0, le=9)
 
     def attributes(self) -> AccessAttributes:
@@ -144,7 +165,7 @@ class DocumentPatch(RequestModel):
     """New access or metadata, in force for the next request; nothing is parsed or embedded again."""
 
     access: AccessModel | None = None
-    metadata: dict[str, Any] | None = Field(None, description="Replaces the document's metadata.")
+    metadata: Metadata | None = Field(None, description="Replaces the document's metadata.")
 
 
 class DocumentResponse(BaseModel):
@@ -368,8 +389,6 @@ class RetrieveRequest(RequestModel):
     query: Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_QUESTION_CHARS)]
     options: QueryOptions = QueryOptions()
 
-    _nul = field_validator("query", "knowledge_base")(_no_nul)
-
 
 class AnswerRequest(RequestModel):
     """A question."""
@@ -379,8 +398,6 @@ class AnswerRequest(RequestModel):
     options: QueryOptions = QueryOptions()
     stream: bool = Field(False, description="true: Server-Sent Events (also by Accept: text/event-stream).")
     session_id: str | None = Field(None, description="Continue this chat session; null starts one.")
-
-    _nul = field_validator("question", "knowledge_base")(_no_nul)
 
 
 class LocatorModel(BaseModel):

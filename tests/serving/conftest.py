@@ -39,7 +39,7 @@ def services(settings: Settings) -> Services:
 async def api(services: Services) -> AsyncIterator[httpx.AsyncClient]:
     app = create_api(make_backend(services, services.async_embedder))
     transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://test", timeout=60) as client:
+    async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
         yield client
     await services.database.aclose()
     services.database.close()

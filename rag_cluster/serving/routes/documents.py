@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import tempfile
+import unicodedata
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 from fastapi import APIRouter, File, Form, Header, Query, UploadFile
 from fastapi.responses import StreamingResponse
@@ -27,13 +29,17 @@ from rag_cluster.errors import (
 from rag_cluster.parsing.detection import check_content
 from rag_cluster.serving.auth import Administrator, Caller, Services
 from rag_cluster.serving.backend import Backend
+from rag_cluster.serving.plain_values import check_plain
 from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit, granted
 from rag_cluster.serving.schemas import (
     AccessModel,
+    Acl,
     DeleteResponse,
+    Department,
     DocumentPage,
     DocumentPatch,
     DocumentResponse,
+    Metadata,
     UploadResponse,
 )
 
@@ -41,8 +47,11 @@ router = APIRouter(prefix="/v1", tags=["documents"])
 
 MAX_FILENAME_BYTES = 255
 _PIECE = 1024 * 1024
-_GROUPS: TypeAdapter[list[str]] = TypeAdapter(list[str])
-_METADATA: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+_ACL: TypeAdapter[list[str] | None] = TypeAdapter(Acl | None)
+_METADATA: TypeAdapter[dict[str, Any]] = TypeAdapter(Metadata)
+_MIME_TYPE = re.compile(r"[A-Za-z0-9!#$&^_.+-]{1,100}/[A-Za-z0-9!#$&^_.+-]{1,100}")
+_HIDING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
+"""Direction overrides: with them "gpj.exe" can be shown as "exe.jpg"."""
 
 
 def safe_filename(name: str | None) -> str:
@@ -52,22 +61,37 @@ def safe_filename(name: str | None) -> str:
     """
     if not name or not name.strip():
         raise InvalidRequestError("The upload has no file name.")
-    if any(ord(char) < 32 or ord(char) == 127 for char in name):
-        raise InvalidRequestError("The file name contains control characters.")
-    if "/" in name or "\\" in name or name in (".", ".."):
-        raise InvalidRequestError("The file name must not contain a path.")
     if len(name.encode("utf-8", "surrogatepass")) > MAX_FILENAME_BYTES:
         raise InvalidRequestError(f"The file name is longer than {MAX_FILENAME_BYTES} bytes.")
+    plain = _decoded(name).strip()
+    if any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") or char in _HIDING for char in plain):
+        raise InvalidRequestError("The file name contains control characters.")
+    if "/" in plain or "\\" in plain or plain in (".", ".."):
+        raise InvalidRequestError("The file name must not contain a path.")
     return name.strip()
+
+
+def _decoded(name: str) -> str:
+    """The name as the most generous reader would decode its percent signs."""
+    while (decoded := unquote(name)) != name:
+        name = decoded
+    return name
 
 
 def _json_form(adapter: TypeAdapter[Any], text: str | None, field: str) -> Any:
     if text is None or not text.strip():
         return None
     try:
-        return adapter.validate_python(json.loads(text))
-    except (ValidationError, ValueError) as error:
-        raise InvalidRequestError(f"{field} is not the JSON that it should be: {str(error).splitlines()[0]}") from None
+        return adapter.validate_python(check_plain(json.loads(text)))
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(piece)[:100] for piece in (field, *first["loc"]))
+        reason = f"{where}: {first['msg'].removeprefix('Value error, ')}"
+    except RecursionError:
+        reason = f"{field}: is nested too deeply"
+    except ValueError as error:
+        reason = f"{field}: is not the JSON that it should be: {error}"
+    raise InvalidRequestError(reason)
 
 
 def _spool(upload: UploadFile, path: Path, limit: int) -> tuple[str, int]:
@@ -92,15 +116,15 @@ def upload(
     services: Services,
     file: Annotated[UploadFile, File(description="The document; its extension names its format.")],
     acl: Annotated[str | None, Form(description='JSON list of groups, e.g. ["staff"].')] = None,
-    department: Annotated[str | None, Form(max_length=200)] = None,
+    department: Annotated[Department | None, Form()] = None,
     security_level: Annotated[int, Form(ge=0, le=9)] = 0,
     metadata: Annotated[str | None, Form(description="JSON object.")] = None,
-    idempotency_key: Annotated[str | None, Header(max_length=200)] = None,
+    idempotency_key: Annotated[str | None, Header(pattern=r"^[\x21-\x7e]{1,200}$")] = None,
 ) -> UploadResponse:
     """Accept a document: checked, stored and queued when this returns; parsing and indexing follow in the job."""
     base = granted(services, caller, knowledge_base)
     filename = safe_filename(file.filename)
-    groups = _json_form(_GROUPS, acl, "acl")
+    groups = _json_form(_ACL, acl, "acl")
     access = AccessModel(acl=groups, department=department, security_level=security_level).attributes()
     facts = _json_form(_METADATA, metadata, "metadata") or {}
     if services.uploads.backlog() >= services.settings.upload_backlog:
@@ -113,7 +137,7 @@ def upload(
             document_id=ids.upload_document_id(),
             knowledge_base_id=base.id,
             filename=filename,
-            mime_type=(file.content_type or "")[:200],
+            mime_type=declared if _MIME_TYPE.fullmatch(declared := file.content_type or "") else "",
             sha256=sha256,
             size=size,
             content_fingerprint=services.content_fingerprint(filename),

@@ -30,7 +30,7 @@ def granted(services: Backend, caller: Principal, id_or_name: str) -> KnowledgeB
     """The knowledge base, if the caller may know of it: NotFoundError otherwise, in the same words."""
     base = services.catalog.knowledge_base(id_or_name)
     if not caller.may_use(base.id):
-        raise NotFoundError(f"There is no knowledge base {id_or_name!r}.")
+        raise NotFoundError(f"no knowledge base {id_or_name[:200]!r}")
     return base
 
 

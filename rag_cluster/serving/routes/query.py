@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request
@@ -92,7 +93,7 @@ async def answer(
     events = services.answerer.stream(
         caller, base.id, body.question, options, request_id=identity, session_id=body.session_id, deadline=deadline
     )
-    return StreamingResponse(_encoded(events, identity), media_type=sse.MEDIA_TYPE, headers=sse.HEADERS)
+    return sse.EventStreamResponse(_encoded(events, identity))
 
 
 async def _granted(services: Backend, caller: Principal, knowledge_base: str, deadline: Deadline) -> KnowledgeBase:
@@ -100,9 +101,10 @@ async def _granted(services: Backend, caller: Principal, knowledge_base: str, de
         return await run_in_threadpool(granted, services, caller, knowledge_base)
 
 
-async def _encoded(events: AsyncIterator[AnswerEvent], identity: str) -> AsyncIterator[bytes]:
-    async for event in events:
-        yield sse.encode(event.kind, _payload(event, identity))
+async def _encoded(events: AsyncGenerator[AnswerEvent], identity: str) -> AsyncGenerator[bytes]:
+    async with aclosing(events):
+        async for event in events:
+            yield sse.encode(event.kind, _payload(event, identity))
 
 
 def _payload(event: AnswerEvent, identity: str) -> dict[str, object]:
