@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from rag_cluster.domain.chunks import IndexRow, PartContent
+from rag_cluster.domain.chunks import MAX_PART_CHUNKS, IndexRow, PartContent
 from rag_cluster.domain.documents import DocumentStatus, IndexRecord, Receipt
 from rag_cluster.errors import ClaimLostError, ModelUnavailableError
 from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
@@ -22,8 +22,9 @@ from rag_cluster.telemetry import CHUNKS_TOTAL, DOCUMENTS_TOTAL, TOKENS_TOTAL
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
 
-MAX_BATCH_CHUNKS = 1024
-"""Chunks of one embed call, at most: a part holds up to 256, and a call should not take minutes on a CPU."""
+MAX_BATCH_CHUNKS = MAX_PART_CHUNKS
+"""Chunks of one embed call, at most: one full part, or several small ones. On a CPU that is a minute's work, and what a
+kill can make to be embedded again."""
 
 
 def batches(parts: Sequence[PreparedPart], max_parts: int) -> Iterator[list[PreparedPart]]:
