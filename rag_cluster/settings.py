@@ -134,7 +134,7 @@ class Settings(BaseSettings):
         """Arguments > environment > .env > the YAML file of RAG_CONFIG."""
         sources: list[PydanticBaseSettingsSource] = [init_settings, env_settings, dotenv_settings]
         if config := os.environ.get("RAG_CONFIG"):
-            sources.append(YamlConfigSettingsSource(settings_cls, yaml_file=config))
+            sources.append(_yaml_source(settings_cls, Path(config)))
         return tuple(sources)
 
     @property
@@ -156,6 +156,17 @@ class Settings(BaseSettings):
     def embedded_milvus(self) -> bool:
         """Whether Milvus Lite is ours to start."""
         return not self.milvus_uri
+
+
+def _yaml_source(settings_cls: type[BaseSettings], path: Path) -> YamlConfigSettingsSource:
+    import yaml
+
+    if not path.is_file():  # which pydantic-settings would pass over
+        raise InvalidSettingError(f"RAG_CONFIG names {path}, which is not a file.")
+    try:
+        return YamlConfigSettingsSource(settings_cls, yaml_file=path)
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise InvalidSettingError(f"RAG_CONFIG: {path} cannot be read as YAML: {error}") from None
 
 
 @lru_cache(maxsize=1)

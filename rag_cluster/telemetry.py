@@ -40,7 +40,8 @@ class JsonFormatter(logging.Formatter):
             "module": record.name,
             "msg": record.getMessage(),
         }
-        extra = {key: value for key, value in vars(record).items() if key not in _STANDARD}
+        # Ray adds a field of its own to every record.
+        extra = {key: value for key, value in vars(record).items() if key not in _STANDARD and key[0] != "_"}
         if extra:
             line["extra"] = extra
         if record.exc_info:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
 import tempfile
-import threading
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-import httpx
 import typer
 from rich.panel import Panel
+from rich.text import Text
 
-from rag_cluster.cli.output import Json, command, emit, fail, out
+from rag_cluster.cli.options import Json
+from rag_cluster.cli.output import command, emit, err, fail, out, say
 from rag_cluster.cli.query import show_answer
-from rag_cluster.cli.ray_session import ray_session
+from rag_cluster.cli.serve import free_port, require_free_port, wait_for_interrupt
+from rag_cluster.cli.session import services
 from rag_cluster.domain.access import AccessAttributes
-from rag_cluster.serving.schemas import AnswerResponse
-from rag_cluster.settings import Settings, get_settings
-from rag_cluster.wiring import Services, WritePathFactory, local_services
 
 if TYPE_CHECKING:
     from rag_cluster.ingestion.report import IngestionReport
+    from rag_cluster.serving.schemas import AnswerResponse
+    from rag_cluster.settings import Settings
+    from rag_cluster.wiring import Services
 
 QUESTIONS = (
     "岸桥制动器间隙的标准值是多少？",
@@ -49,107 +49,98 @@ def demo(
 
     Example: `rag-cluster demo`
     """
+    from rag_cluster.cli.ray_session import ray_session
+    from rag_cluster.serving.app import running
+    from rag_cluster.wiring import ServiceFactory
+
     started = time.monotonic()
-    with ExitStack() as stack:
+    with contextlib.ExitStack() as stack:
         home = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rag-demo-")))
         settings = _settings(home, port)
-        say = _silent if as_json else _announce
-        say(f"starting PostgreSQL and Milvus Lite in {home}")
-        services = local_services(settings)
+        _announce(f"starting PostgreSQL and Milvus Lite in {home}")
+        factory = ServiceFactory(settings)
         if data_dir is None:
-            stack.callback(services.stop_embedded_stores)
-        stack.enter_context(ray_session(settings))
-        report = _ingest(settings, services, say, quiet=as_json)
-        say("starting the Serve application")
-        from rag_cluster.serving.app import start
-
-        endpoint = start(settings)
+            stack.callback(factory().stop_embedded_stores)
+        opened = services(settings)
+        stack.enter_context(ray_session(None))
+        report = _ingest(settings, opened, quiet=as_json)
+        _announce("starting the Serve application")
+        endpoint = stack.enter_context(running(settings))
         answers = [_ask(endpoint, question, as_json) for question in QUESTIONS]
         seconds = round(time.monotonic() - started, 1)
         if as_json:
-            emit(
-                {
-                    "seconds": seconds,
-                    "documents": report.outcomes["ready"] + report.outcomes["unchanged"],
-                    "chunks": report.chunks,
-                    "answers": [
-                        {
-                            "question": answer.question,
-                            "answer": answer.answer,
-                            "refused": answer.refused,
-                            "citations": [citation.model_dump(mode="json") for citation in answer.citations],
-                        }
-                        for answer in answers
-                    ],
-                    "endpoint": endpoint,
-                }
-            )
+            emit(_result(seconds, report, answers, endpoint))
         else:
-            out.print(f"\n[green]done[/] in {seconds} s. The endpoint listened on [bold]{endpoint}[/]")
+            say(("\ndone", "green"), f" in {seconds} s. The endpoint listens on ", (endpoint, "bold"))
         if keep:
-            _serve_on(endpoint)
+            _announce(f"serving on {endpoint}  (docs: {endpoint}/docs)  Ctrl-C stops")
+            wait_for_interrupt()
+        _announce("stopping")
 
 
 def _announce(text: str) -> None:
-    out.print(f"[bold cyan]▸[/] {text}")
-
-
-def _silent(text: str) -> None:
-    """With --json only the last line is printed."""
+    err.print(Text.assemble(("▸ ", "bold cyan"), text), soft_wrap=True)
 
 
 def _settings(home: Path, port: int | None) -> Settings:
+    from rag_cluster.settings import Settings, get_settings
+
+    if port is not None:
+        require_free_port("127.0.0.1", port)
     given = get_settings().model_dump(exclude_defaults=True)
-    return Settings(**{**given, "data_dir": home, "port": port or free_port()})
+    # Samples have no business in the stores of a cluster that the environment may name.
+    own = dict.fromkeys(("postgres_dsn", "milvus_uri", "object_url"), "")
+    return Settings(**{**given, **own, "data_dir": home, "host": "127.0.0.1", "port": port or free_port()})
 
 
-def free_port() -> int:
-    """A port of 127.0.0.1 that nobody listens on now."""
-    import socket
+def _result(seconds: float, report: IngestionReport, answers: list[AnswerResponse], endpoint: str) -> dict[str, object]:
+    return {
+        "seconds": seconds,
+        "documents": report.outcomes["ready"] + report.outcomes["unchanged"],
+        "chunks": report.chunks,
+        "answers": [
+            {
+                "question": answer.question,
+                "answer": answer.answer,
+                "refused": answer.refused,
+                "citations": [citation.model_dump(mode="json") for citation in answer.citations],
+            }
+            for answer in answers
+        ],
+        "endpoint": endpoint,
+    }
 
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
-
-def _ingest(settings: Settings, services: Services, say: Callable[[str], None], *, quiet: bool) -> IngestionReport:
+def _ingest(settings: Settings, opened: Services, *, quiet: bool) -> IngestionReport:
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
+    from rag_cluster.wiring import WritePathFactory
 
-    services.ensure_knowledge_base(KNOWLEDGE_BASE)
+    opened.ensure_knowledge_base(KNOWLEDGE_BASE)
     with resources.as_file(resources.files("rag_cluster") / "samples") as folder:
-        say(f"ingesting {len(list(folder.iterdir()))} sample files with Ray Data")
-        report = run_ingestion(
-            WritePathFactory(settings),
-            KNOWLEDGE_BASE,
-            [str(folder)],
-            IngestionOptions(AccessAttributes(()), progress=not quiet),
-        )
+        _announce(f"ingesting {len(list(folder.iterdir()))} sample files with Ray Data")
+        options = IngestionOptions(AccessAttributes(()), progress=not quiet)
+        report = run_ingestion(WritePathFactory(settings), KNOWLEDGE_BASE, [str(folder)], options)
     if not quiet:
         report.print(out)
     if not report.ok:
-        raise fail(f"the ingestion failed: {dict(report.failures)}", as_json=quiet, kind="ingestion_failed")
+        raise fail(f"the ingestion failed: {report.headline()}", as_json=quiet, kind="ingestion_failed")
     return report
 
 
 def _ask(endpoint: str, question: str, quiet: bool) -> AnswerResponse:
+    import httpx
+
+    from rag_cluster.serving.schemas import AnswerResponse
+
     response = httpx.post(
         f"{endpoint}/v1/answer", json={"knowledge_base": KNOWLEDGE_BASE, "question": question}, timeout=120
     )
     response.raise_for_status()
     answer = AnswerResponse.model_validate(response.json())
     if not quiet:
-        out.print(Panel(question, title="question", title_align="left", border_style="cyan"))
+        out.print(Panel(Text(question), title="question", title_align="left", border_style="cyan"))
         show_answer(answer)
     return answer
-
-
-def _serve_on(endpoint: str) -> None:
-    out.print(f"serving on {endpoint}  (docs: {endpoint}/docs)  Ctrl-C stops")
-    stop = threading.Event()
-    try:
-        stop.wait()
-    except KeyboardInterrupt:
-        out.print("stopping")
 
 
 def register(app: typer.Typer) -> None:

@@ -2,57 +2,48 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rag_cluster.cli.output import Json, command, emit, fail, out, table
+from rag_cluster.cli.options import Base, Cursor, Department, Json, SecurityLevel, Yes
+from rag_cluster.cli.output import command, confirm, emit, fail, say, table
+from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.domain.documents import Document, DocumentStatus
-from rag_cluster.wiring import local_services
+from rag_cluster.domain.documents import DocumentStatus
 
 app = typer.Typer(help="Documents.", no_args_is_help=True)
 
-Base = Annotated[str, typer.Option("--knowledge-base", "-k", help="Name or id.")]
-Id = Annotated[str, typer.Argument(help="Document id.")]
+Id = Annotated[str, typer.Argument(help="Document id, as `docs list` tells it.")]
 
 
-def _as_dict(document: Document) -> dict[str, Any]:
-    return {
-        "id": document.id,
-        "filename": document.filename,
-        "uri": document.uri,
-        "status": document.status,
-        "version": document.version,
-        "published_version": document.published_version,
-        "acl": document.access.acl,
-        "department": document.access.department,
-        "security_level": document.access.security_level,
-        "metadata": dict(document.metadata),
-        "error_type": document.error_type,
-        "error_message": document.error_message,
-        "updated_at": document.updated_at,
-    }
+def _acl_text(acl: tuple[str, ...] | None) -> str:
+    if acl is None:
+        return "the knowledge base's default"
+    return ", ".join(acl) or "open"
 
 
 @app.command("list")
 @command
 def list_(
     knowledge_base: Base,
-    status: DocumentStatus | None = None,
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 100,
-    cursor: str | None = None,
+    status: Annotated[DocumentStatus | None, typer.Option(case_sensitive=False, help="Only these.")] = None,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 100,
+    cursor: Cursor = None,
     as_json: Json = False,
 ) -> None:
     """List documents with their newest version's status.
 
     Example: `rag-cluster docs list -k harbour --status FAILED`
     """
-    services = local_services()
-    base = services.catalog.knowledge_base(knowledge_base)
-    documents, next_cursor = services.catalog.list_documents(base.id, LOCAL, status=status, cursor=cursor, limit=limit)
+    catalog = services().catalog
+    base = catalog.knowledge_base(knowledge_base)
+    documents, next_cursor = catalog.list_documents(base.id, LOCAL, status=status, cursor=cursor, limit=limit)
     if as_json:
-        emit({"items": [_as_dict(document) for document in documents], "next_cursor": next_cursor})
+        from rag_cluster.serving.schemas import DocumentPage, DocumentResponse
+
+        items = [DocumentResponse.of(document) for document in documents]
+        emit(DocumentPage(items=items, next_cursor=next_cursor).model_dump(mode="json"))
         return
     table(
         f"Documents of {base.name}",
@@ -68,9 +59,8 @@ def list_(
             )
             for document in documents
         ),
+        next_cursor=next_cursor,
     )
-    if next_cursor:
-        out.print(f"[dim]more: --cursor {next_cursor}[/]")
 
 
 @app.command("show")
@@ -78,13 +68,17 @@ def list_(
 def show(document_id: Id, as_json: Json = False) -> None:
     """Show one document.
 
-    Example: `rag-cluster docs show 0b9c...`
+    Example: `rag-cluster docs show ID`
     """
-    document = local_services().catalog.document(document_id, LOCAL)
+    from rag_cluster.serving.schemas import DocumentResponse
+
+    document = services().catalog.document(document_id, LOCAL)
+    fields = DocumentResponse.of(document).model_dump(mode="json")
     if as_json:
-        emit(_as_dict(document))
-    else:
-        table(document.filename, ("field", "value"), _as_dict(document).items())
+        emit(fields)
+        return
+    access = fields.pop("access") | {"acl": _acl_text(document.access.acl)}
+    table(document.filename, ("field", "value"), (fields | access).items())
 
 
 @app.command("access")
@@ -94,46 +88,44 @@ def access(
     acl: Annotated[list[str] | None, typer.Option("--acl", help="Group; may be repeated.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Everyone with the knowledge base.")] = False,
     inherit: Annotated[bool, typer.Option("--inherit", help="Follow the knowledge base's default.")] = False,
-    department: str | None = None,
-    security_level: Annotated[int, typer.Option(min=0, max=9)] = 0,
+    department: Department = None,
+    security_level: SecurityLevel = 0,
     as_json: Json = False,
 ) -> None:
     """Set who may read a document, in force for the next query; nothing is parsed or embedded again.
 
-    Example: `rag-cluster docs access 0b9c... --acl finance --security-level 2`
+    Example: `rag-cluster docs access ID --acl finance --security-level 2`
     """
     if sum((bool(acl), open_, inherit)) != 1:
         raise fail("Give exactly one of --acl, --open, --inherit.", as_json=as_json, kind="invalid_request", code=2)
-    services = local_services()
-    services.catalog.document(document_id, LOCAL)
+    from rag_cluster.serving.schemas import DocumentResponse
+
+    opened = services()
+    opened.catalog.document(document_id, LOCAL)
     groups: tuple[str, ...] | None = None if inherit else tuple(acl or ())
-    document = services.catalog.update_document(
-        document_id, access=AccessAttributes(groups, department, security_level)
-    )
-    services.drain_outbox(document_id)
+    document = opened.catalog.update_document(document_id, access=AccessAttributes(groups, department, security_level))
+    opened.drain_outbox(document_id)
     if as_json:
-        emit(_as_dict(document))
+        emit(DocumentResponse.of(document).model_dump(mode="json"))
     else:
-        out.print(f"{document.filename}: acl {document.access.acl}, level {document.access.security_level}")
+        say(f"{document.filename}: acl {_acl_text(document.access.acl)}, level {document.access.security_level}")
 
 
 @app.command("delete")
 @command
-def delete(
-    document_id: Id,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: Json = False,
-) -> None:
+def delete(document_id: Id, yes: Yes = False, as_json: Json = False) -> None:
     """Delete a document everywhere and print what was verified gone.
 
-    Example: `rag-cluster docs delete 0b9c... --yes`
+    Example: `rag-cluster docs delete ID --yes`
     """
-    services = local_services()
-    document = services.catalog.document(document_id, LOCAL)
-    if not yes and not typer.confirm(f"Delete {document.filename}?"):
-        raise fail("Not deleted.", as_json=as_json, kind="aborted")
-    receipt = services.delete_document(document_id)
+    from rag_cluster.serving.schemas import DeleteResponse
+
+    opened = services()
+    document = opened.catalog.document(document_id, LOCAL)
+    if not yes and not confirm(f"Delete {document.filename}?"):
+        raise fail("Not deleted; --yes does not ask.", as_json=as_json, kind="aborted")
+    receipt = opened.delete_document(document_id)
     if as_json:
-        emit({"document_id": receipt.document_id, "stores": dict(receipt.stores), "pending": receipt.pending})
+        emit(DeleteResponse.of(receipt).model_dump(mode="json"))
     else:
         table(f"Deleted {document.filename}", ("store", "state"), receipt.stores.items())

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from rag_cluster.answering.calibration import calibration_for
-from rag_cluster.cli.output import Json, command, emit, err, fail, table
+from rag_cluster.cli.options import Json
+from rag_cluster.cli.output import command, emit, err, fail, table
+from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.evaluation.datasets import Dataset, load, off_topic_questions
-from rag_cluster.evaluation.measures import NAMES
-from rag_cluster.evaluation.runner import Evaluation, Target, evaluate, paragraph_filename, write_paragraphs
-from rag_cluster.settings import Settings, get_settings
-from rag_cluster.wiring import Services, WritePathFactory, local_services
+
+if TYPE_CHECKING:
+    from rag_cluster.evaluation.datasets import Dataset
+    from rag_cluster.evaluation.runner import Evaluation, Target
+    from rag_cluster.wiring import Services
 
 
 @command
@@ -32,13 +33,16 @@ def eval_(
 
     Example: `rag-cluster eval --dataset xquad:xquad.zh.json`
     """
+    from rag_cluster.evaluation.datasets import load, off_topic_questions
+    from rag_cluster.evaluation.measures import retrieval_measures
+    from rag_cluster.evaluation.runner import evaluate
+
+    retrieval_measures({"q": "d"}, {"q": ["d"]})  # before the work of ingesting: it says what must be installed
     questions = load(dataset).sample(sample)
     strays = off_topic_questions()
     if off_topic:
         strays = tuple(question.text for question in load(off_topic).sample(len(strays) * 4).questions)
-    settings = get_settings()
-    services = local_services(settings)
-    target = _ingested(settings, services, questions, as_json)
+    target = _ingested(services(), questions, as_json)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
     with Progress(*columns, console=err, transient=True) as progress:
         task = progress.add_task("", total=1)
@@ -59,29 +63,35 @@ def eval_(
         _show(result)
 
 
-def _ingested(settings: Settings, services: Services, dataset: Dataset, quiet: bool) -> Target:
-    from rag_cluster.ingestion.pipeline import run_ingestion
-    from rag_cluster.ingestion.run import IngestionOptions
+def _ingested(opened: Services, dataset: Dataset, quiet: bool) -> Target:
+    from rag_cluster.answering.calibration import calibration_for
+    from rag_cluster.cli.ray_session import ray_address, ray_stopped_afterwards
+    from rag_cluster.evaluation.runner import Target, paragraph_filename, write_paragraphs
+    from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
+    from rag_cluster.wiring import WritePathFactory
 
+    settings = opened.settings
     name = f"eval-{dataset.fingerprint}"
     folder = settings.home / "evaluation" / dataset.fingerprint
     write_paragraphs(dataset, folder)
-    base = services.ensure_knowledge_base(name)
-    report = run_ingestion(
-        WritePathFactory(settings), name, [str(folder)], IngestionOptions(AccessAttributes(()), progress=not quiet)
-    )
+    base = opened.ensure_knowledge_base(name)
+    options = IngestionOptions(AccessAttributes(()), progress=not quiet)
+    with ray_stopped_afterwards():
+        report = run_ingestion(
+            WritePathFactory(settings), name, [str(folder)], options, address=ray_address(settings, None)
+        )
     if not report.ok:
         raise fail(f"ingesting the paragraphs failed: {report.headline()}", as_json=quiet, kind="ingestion_failed")
     by_name: dict[str, str] = {}
     cursor: str | None = None
     while True:
-        documents, cursor = services.catalog.list_documents(base.id, LOCAL, cursor=cursor, limit=200)
+        documents, cursor = opened.catalog.list_documents(base.id, LOCAL, cursor=cursor, limit=200)
         by_name.update({document.filename: document.id for document in documents})
         if cursor is None:
             break
     return Target(
-        retriever=services.retriever(services.async_embedder),
-        answerer=services.answerer(services.async_embedder),
+        retriever=opened.retriever(opened.async_embedder),
+        answerer=opened.answerer(opened.async_embedder),
         knowledge_base_id=base.id,
         documents=[by_name[paragraph_filename(number)] for number in range(len(dataset.paragraphs))],
         calibration=calibration_for(settings.embedder),
@@ -89,6 +99,8 @@ def _ingested(settings: Settings, services: Services, dataset: Dataset, quiet: b
 
 
 def _show(result: Evaluation) -> None:
+    from rag_cluster.evaluation.measures import NAMES
+
     table(
         f"{result.dataset}: {result.questions} questions, {result.paragraphs} paragraphs",
         ("mode", *NAMES, "p50 ms", "p99 ms"),

@@ -8,21 +8,25 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.text import Text
 
-from rag_cluster.cli.output import Json, command, emit, err, fail, out
+from rag_cluster.cli.options import Department, Json, SecurityLevel, base_name
+from rag_cluster.cli.output import command, emit, err, fail, out
+from rag_cluster.cli.session import services
 from rag_cluster.domain.access import AccessAttributes
-from rag_cluster.settings import get_settings
-from rag_cluster.wiring import WritePathFactory, local_services
+from rag_cluster.errors import NotFoundError
 
 
 @command
 def ingest(
     inputs: Annotated[list[str], typer.Argument(help="Files, folders, globs or s3:// prefixes.")],
-    knowledge_base: Annotated[str, typer.Option("--knowledge-base", "-k", help="Name; created when new.")],
+    knowledge_base: Annotated[
+        str, typer.Option("--knowledge-base", "-k", callback=base_name, help="Name or id; created when new.")
+    ],
     acl: Annotated[list[str] | None, typer.Option("--acl", help="Group that may read; may be repeated.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Everyone with the knowledge base may read.")] = False,
-    department: str | None = None,
-    security_level: Annotated[int, typer.Option(min=0, max=9)] = 0,
+    department: Department = None,
+    security_level: SecurityLevel = 0,
     chunking: Annotated[str | None, typer.Option(help="Chunking strategy. Default: structured.")] = None,
     retry_failed: Annotated[bool, typer.Option("--retry-failed", help="Try permanent failures again.")] = False,
     verify_content: Annotated[
@@ -39,12 +43,18 @@ def ingest(
 
     Example: `rag-cluster ingest ./documents --knowledge-base harbour`
     """
-    if address and address.startswith(("http://", "https://")):
-        _submit(address, as_json)
-        return
+    if acl and open_:
+        raise fail("Give --acl or --open, not both.", as_json=as_json, kind="invalid_request", code=2)
+    from rag_cluster.cli.ray_session import ray_address, ray_stopped_afterwards
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
+    from rag_cluster.settings import get_settings
+    from rag_cluster.wiring import WritePathFactory
 
     settings = get_settings()
+    target = ray_address(settings, address)
+    if target and target.startswith(("http://", "https://")):
+        _submit(target, as_json)
+        return
     stated = bool(acl or open_ or department or security_level)
     groups = tuple(acl) if acl else (() if open_ else None)
     options = IngestionOptions(
@@ -54,17 +64,23 @@ def ingest(
         verify_content=verify_content,
         progress=not as_json,
     )
-    services = local_services(settings)
-    services.ensure_knowledge_base(knowledge_base)
-    report = run_ingestion(
-        WritePathFactory(settings), knowledge_base, inputs, options, address=address or settings.ray_address or None
-    )
+    _require_some(inputs)
+    services(settings).ensure_knowledge_base(knowledge_base)
+    with ray_stopped_afterwards():
+        report = run_ingestion(WritePathFactory(settings), knowledge_base, inputs, options, address=target)
     if as_json:
         emit(report.to_dict())
     else:
         report.print(out)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _require_some(inputs: list[str]) -> None:
+    """A mistyped path must not leave an empty knowledge base behind. One missing input among others is the run's."""
+    local = [item for item in inputs if "://" not in item and not any(sign in item for sign in "*?[")]
+    if len(local) == len(inputs) and not any(Path(item).expanduser().exists() for item in local):
+        raise NotFoundError(f"There is no file or folder {', '.join(map(repr, local))}.")
 
 
 def _submit(address: str, as_json: bool) -> None:
@@ -79,7 +95,8 @@ def _submit(address: str, as_json: bool) -> None:
     if as_json:
         emit({"submission_id": submission_id, "status": status, "log": log})
     if status != "SUCCEEDED":
-        raise fail(f"job {submission_id} ended {status}", as_json=as_json, kind="job_failed")
+        err.print(Text.assemble(("error", "bold red"), f" (job_failed): job {submission_id} ended {status}"))
+        raise typer.Exit(1)
 
 
 def _without_address(arguments: list[str]) -> list[str]:

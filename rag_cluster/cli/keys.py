@@ -6,9 +6,10 @@ from typing import Annotated
 
 import typer
 
-from rag_cluster.cli.output import Json, command, emit, out
+from rag_cluster.cli.options import Department, Json, SecurityLevel, base_name
+from rag_cluster.cli.output import command, emit, err, say
+from rag_cluster.cli.session import services
 from rag_cluster.domain.access import Principal
-from rag_cluster.wiring import local_services
 
 app = typer.Typer(help="API keys.", no_args_is_help=True)
 
@@ -16,13 +17,13 @@ app = typer.Typer(help="API keys.", no_args_is_help=True)
 @app.command("create")
 @command
 def create(
-    name: Annotated[str, typer.Argument(help="What the key is for; unique.")],
+    name: Annotated[str, typer.Argument(callback=base_name, help="What the key is for; unique.")],
     knowledge_base: Annotated[
-        list[str] | None, typer.Option("--knowledge-base", help="Granted base; may be repeated. Default: all.")
+        list[str] | None, typer.Option("--knowledge-base", "-k", help="Granted base; may be repeated. Default: all.")
     ] = None,
     group: Annotated[list[str] | None, typer.Option("--group", help="Group; may be repeated.")] = None,
-    department: str | None = None,
-    security_level: Annotated[int, typer.Option(min=0, max=9)] = 0,
+    department: Department = None,
+    security_level: SecurityLevel = 0,
     admin: Annotated[bool, typer.Option("--admin", help="Reads everything of its bases and may change it.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -30,7 +31,7 @@ def create(
 
     Example: `rag-cluster keys create website --knowledge-base harbour --group public`
     """
-    catalog = local_services().catalog
+    catalog = services().catalog
     granted = None
     if knowledge_base:
         granted = frozenset(catalog.knowledge_base(base).id for base in knowledge_base)
@@ -46,4 +47,5 @@ def create(
     if as_json:
         emit({"name": name, "secret": secret})
     else:
-        out.print(f"{secret}\n[dim]Shown once. Send it as 'Authorization: Bearer KEY'.[/]")
+        say(secret)
+        err.print("Shown once. Send it as 'Authorization: Bearer KEY'.", style="dim")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from rag_cluster.cli.output import Json, command, emit, fail, out, table
+from rag_cluster.cli.options import Cursor, Json, Yes, base_name
+from rag_cluster.cli.output import command, confirm, emit, fail, say, table
+from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL
-from rag_cluster.domain.documents import KnowledgeBase
-from rag_cluster.wiring import local_services
 
 app = typer.Typer(help="Knowledge bases.", no_args_is_help=True)
 
@@ -20,14 +20,10 @@ Acl = Annotated[
 Open = Annotated[bool, typer.Option("--open", help="Documents without acl are open to everyone with the base.")]
 
 
-def _as_dict(base: KnowledgeBase) -> dict[str, Any]:
-    return {
-        "id": base.id,
-        "name": base.name,
-        "description": base.description,
-        "default_acl": base.default_acl,
-        "created_at": base.created_at,
-    }
+def _acl(default_acl: list[str] | None, open_: bool, *, close: bool = False) -> tuple[str, ...] | None:
+    if sum((bool(default_acl), open_, close)) > 1:
+        raise typer.BadParameter("give one of --default-acl, --open and --close.")
+    return tuple(default_acl) if default_acl else (() if open_ else None)
 
 
 def _acl_text(acl: tuple[str, ...] | None) -> str:
@@ -39,35 +35,49 @@ def _acl_text(acl: tuple[str, ...] | None) -> str:
 @app.command("create")
 @command
 def create(
-    name: Name, description: str = "", default_acl: Acl = None, open_: Open = False, as_json: Json = False
+    name: Annotated[str, typer.Argument(callback=base_name, help="Name, unique.")],
+    description: Annotated[str, typer.Option(help="What it holds.")] = "",
+    default_acl: Acl = None,
+    open_: Open = False,
+    as_json: Json = False,
 ) -> None:
     """Create a knowledge base.
 
     Example: `rag-cluster kb create harbour --open`
     """
-    acl: tuple[str, ...] | None = tuple(default_acl) if default_acl else (() if open_ else None)
-    base = local_services().catalog.create_knowledge_base(name, description, acl)
+    from rag_cluster.serving.schemas import KnowledgeBaseResponse
+
+    acl = _acl(default_acl, open_)
+    base = services().catalog.create_knowledge_base(name, description, acl)
     if as_json:
-        emit(_as_dict(base))
+        emit(KnowledgeBaseResponse.of(base).model_dump(mode="json"))
     else:
-        out.print(f"created {base.name} ({base.id})")
+        say(f"created {base.name} ({base.id})")
 
 
 @app.command("list")
 @command
-def list_(as_json: Json = False, limit: int = 200, cursor: str | None = None) -> None:
+def list_(
+    as_json: Json = False,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 200,
+    cursor: Cursor = None,
+) -> None:
     """List knowledge bases.
 
     Example: `rag-cluster kb list`
     """
-    bases, next_cursor = local_services().catalog.list_knowledge_bases(LOCAL, cursor=cursor, limit=limit)
+    bases, next_cursor = services().catalog.list_knowledge_bases(LOCAL, cursor=cursor, limit=limit)
     if as_json:
-        emit({"items": [_as_dict(base) for base in bases], "next_cursor": next_cursor})
+        from rag_cluster.serving.schemas import KnowledgeBasePage, KnowledgeBaseResponse
+
+        items = [KnowledgeBaseResponse.of(base) for base in bases]
+        emit(KnowledgeBasePage(items=items, next_cursor=next_cursor).model_dump(mode="json"))
         return
     table(
         "Knowledge bases",
-        ("name", "id", "default acl", "description"),
-        ((base.name, base.id, _acl_text(base.default_acl), base.description) for base in bases),
+        ("name", "default acl", "description", "id"),
+        ((base.name, _acl_text(base.default_acl), base.description, base.id) for base in bases),
+        next_cursor=next_cursor,
     )
 
 
@@ -78,19 +88,22 @@ def show(name: Name, as_json: Json = False) -> None:
 
     Example: `rag-cluster kb show harbour`
     """
-    base = local_services().catalog.knowledge_base(name)
+    from rag_cluster.serving.schemas import KnowledgeBaseResponse
+
+    base = services().catalog.knowledge_base(name)
+    fields = KnowledgeBaseResponse.of(base).model_dump(mode="json")
     if as_json:
-        emit(_as_dict(base))
+        emit(fields)
     else:
-        table(base.name, ("field", "value"), _as_dict(base).items())
+        table(base.name, ("field", "value"), (fields | {"default_acl": _acl_text(base.default_acl)}).items())
 
 
 @app.command("update")
 @command
 def update(
     name: Name,
-    rename: Annotated[str | None, typer.Option("--name", help="New name.")] = None,
-    description: str | None = None,
+    rename: Annotated[str | None, typer.Option("--name", callback=base_name, help="New name.")] = None,
+    description: Annotated[str | None, typer.Option(help="What it holds.")] = None,
     default_acl: Acl = None,
     open_: Open = False,
     close: Annotated[bool, typer.Option("--close", help="Documents without acl become closed.")] = False,
@@ -100,35 +113,33 @@ def update(
 
     Example: `rag-cluster kb update harbour --default-acl staff`
     """
-    catalog = local_services().catalog
-    acl: tuple[str, ...] | None = tuple(default_acl) if default_acl else (() if open_ else None)
+    from rag_cluster.serving.schemas import KnowledgeBaseResponse
+
+    acl = _acl(default_acl, open_, close=close)
+    catalog = services().catalog
     base = catalog.update_knowledge_base(
         catalog.knowledge_base(name).id, name=rename, description=description, default_acl=acl, close=close
     )
     if as_json:
-        emit(_as_dict(base))
+        emit(KnowledgeBaseResponse.of(base).model_dump(mode="json"))
     else:
-        out.print(f"updated {base.name}: default acl {_acl_text(base.default_acl)}")
+        say(f"updated {base.name}: default acl {_acl_text(base.default_acl)}")
 
 
 @app.command("delete")
 @command
-def delete(
-    name: Name,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: Json = False,
-) -> None:
+def delete(name: Name, yes: Yes = False, as_json: Json = False) -> None:
     """Delete a knowledge base with all its documents.
 
     Example: `rag-cluster kb delete harbour --yes`
     """
-    services = local_services()
-    base = services.catalog.knowledge_base(name)
-    if not yes and not typer.confirm(f"Delete {base.name} and all its documents?"):
-        raise fail("Not deleted.", as_json=as_json, kind="aborted")
-    receipts = services.delete_knowledge_base(base.id)
+    opened = services()
+    base = opened.catalog.knowledge_base(name)
+    if not yes and not confirm(f"Delete {base.name} and all its documents?"):
+        raise fail("Not deleted; --yes does not ask.", as_json=as_json, kind="aborted")
+    receipts = opened.delete_knowledge_base(base.id)
     pending = sum(receipt.pending for receipt in receipts)
     if as_json:
         emit({"knowledge_base_id": base.id, "documents": len(receipts), "pending": pending})
     else:
-        out.print(f"deleted {base.name}: {len(receipts)} documents, {pending} with steps still owed")
+        say(f"deleted {base.name}: {len(receipts)} documents, {pending} with steps still owed")

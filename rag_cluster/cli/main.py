@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import sys
+from typing import Any
+
 import typer
 
 from rag_cluster.cli import demo, documents, evaluate, ingest, keys, knowledge_bases, parse, query, runs, serve, stores
+from rag_cluster.cli.output import emit
 
 app = typer.Typer(
     name="rag-cluster",
@@ -20,7 +24,22 @@ app.add_typer(documents.app, name="docs")
 app.add_typer(runs.app, name="runs")
 app.add_typer(keys.app, name="keys")
 
+_ClickError: Any = typer.BadParameter.__mro__[2]
+"""ClickException: typer names it only by its children, and brings its own click since 0.20."""
+
 
 def main() -> None:
     """Entry point."""
-    app()
+    for stream in (sys.stdout, sys.stderr):
+        # A file name that the terminal's encoding lacks is no reason to fail.
+        stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    try:
+        code = app(standalone_mode=False)
+    except typer.Abort:
+        code = 1
+    except _ClickError as error:  # a mistyped command line
+        error.show()
+        if "--json" in sys.argv:
+            emit({"error": {"type": "invalid_request", "message": error.format_message()}})
+        code = error.exit_code
+    sys.exit(code if isinstance(code, int) else 0)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.markup import escape
 from rich.progress import Progress
+from rich.text import Text
 
-from rag_cluster.cli.output import Json, command, emit, err, out, table
-from rag_cluster.parsing.ocr import OcrMode
-from rag_cluster.parsing.output import ParsedFile, document_markdown, parse_files
-from rag_cluster.settings import get_settings
-from rag_cluster.wiring import parse_limits
+from rag_cluster.cli.options import Json
+from rag_cluster.cli.output import command, emit, err, out, say, table
+from rag_cluster.errors import NotFoundError
+
+if TYPE_CHECKING:
+    from rag_cluster.parsing.output import ParsedFile
 
 
 class Format(StrEnum):
@@ -36,10 +37,14 @@ def parse(
 
     Example: `rag-cluster parse report.pdf --format markdown`
     """
+    from rag_cluster.parsing.ocr import OcrMode
+    from rag_cluster.parsing.output import parse_files
+    from rag_cluster.settings import get_settings
+    from rag_cluster.wiring import parse_limits
+
     settings = get_settings()
-    paths = [path for given in files for path in _expand(given)]
     results = parse_files(
-        paths,
+        files,
         out_dir,
         parse_limits(settings),
         OcrMode(settings.ocr),
@@ -47,21 +52,22 @@ def parse(
         ocr_threads=settings.ocr_threads,
     )
     done = failed = 0
-    with Progress(console=err, transient=True) as progress:
-        task = progress.add_task("parsing", total=len(paths))
+    # What is printed shows how far it is; only when it goes into files, a bar does.
+    with Progress(console=err, transient=True, disable=out_dir is None or not err.is_terminal) as progress:
+        task = progress.add_task("parsing", total=None)
         for result in results:
             done += 1
             failed += result.error is not None
             _print(result, Format.JSON if as_json else format_, quiet=out_dir is not None)
-            progress.advance(task)
+            progress.update(task, advance=1, description=result.path.name)
+    if not done:
+        raise NotFoundError(f"There is no file to parse in {', '.join(map(str, files))}.")
     if as_json:
         emit({"files": done, "failed": failed})
+    elif out_dir is not None:
+        say(f"{done} files, {failed} failed; written to {out_dir}")
     if failed:
         raise typer.Exit(1)
-
-
-def _expand(path: Path) -> list[Path]:
-    return sorted(child for child in path.rglob("*") if child.is_file()) if path.is_dir() else [path]
 
 
 def _print(result: ParsedFile, format_: Format, *, quiet: bool) -> None:
@@ -69,17 +75,20 @@ def _print(result: ParsedFile, format_: Format, *, quiet: bool) -> None:
         if not quiet:
             emit({"file": str(result.path), **result.json})
     elif result.error is not None:
-        err.print(f"[red]{escape(str(result.path))}[/]: {result.error.type}: {escape(result.error.message)}")
+        text = f": {result.error.type}: {result.error.message}"
+        err.print(Text.assemble((str(result.path), "red"), text), soft_wrap=True)
     elif quiet or result.document is None:
         return
     elif format_ is Format.MARKDOWN:
-        out.print(document_markdown(result.document), markup=False, highlight=False, soft_wrap=True)
+        from rag_cluster.parsing.output import document_markdown
+
+        out.print(document_markdown(result.document), markup=False, soft_wrap=True)
     else:
         table(
             str(result.path),
             ("type", "place", "content"),
             (
-                (block.type, block.locator.display(), escape(" ".join(block.content.split())[:160]))
+                (block.type, block.locator.display(), " ".join(block.content.split())[:160])
                 for block in result.document.blocks
             ),
         )

@@ -3,49 +3,73 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+import re
+from typing import TYPE_CHECKING, Annotated, Any
 
-import httpx
 import typer
-from rich.markup import escape
 
-from rag_cluster.cli.output import Json, command, emit, out, table
+from rag_cluster.cli.options import Base, Json
+from rag_cluster.cli.output import command, emit, say, table
+from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.retrieval import RetrievalMode
-from rag_cluster.errors import error_types
-from rag_cluster.serving.schemas import AnswerResponse, QueryOptions, ResultModel, RetrieveResponse, TraceModel
-from rag_cluster.settings import get_settings
+from rag_cluster.errors import InvalidRequestError, SourceUnavailableError, error_types
 from rag_cluster.telemetry import new_trace_id
-from rag_cluster.wiring import local_services
 
-Base = Annotated[str, typer.Option("--knowledge-base", "-k", help="Name or id.")]
-Url = Annotated[str | None, typer.Option(help="Ask a running server instead of this process.")]
+if TYPE_CHECKING:
+    from rag_cluster.domain.retrieval import RetrievalOptions
+    from rag_cluster.serving.schemas import AnswerResponse, QueryOptions, RetrieveResponse, TraceModel
+    from rag_cluster.wiring import Services
+
+Url = Annotated[str | None, typer.Option(help="Ask a running server, http://HOST:PORT, instead of this process.")]
 Key = Annotated[str | None, typer.Option("--api-key", envvar="RAG_API_KEY", help="For --url.")]
-Mode = Annotated[RetrievalMode, typer.Option(help="dense, sparse or hybrid.")]
+Mode = Annotated[RetrievalMode, typer.Option(help="dense, sparse or hybrid.", case_sensitive=False)]
 TopK = Annotated[int | None, typer.Option(min=1, max=100, help="Results.")]
+Trace = Annotated[bool, typer.Option("--trace", help="Show the stages.")]
+
+_MARK = re.compile(r"\[(?:来源|Source) (\d+)\]\(citation://\1\)")
 
 
 def _post(url: str, path: str, body: dict[str, Any], key: str | None) -> dict[str, Any]:
+    import httpx
+
     headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
         response = httpx.post(f"{url.rstrip('/')}{path}", json=body, headers=headers, timeout=120)
+    except (httpx.UnsupportedProtocol, httpx.InvalidURL):
+        raise InvalidRequestError(f"--url takes http://HOST:PORT, not {url!r}.") from None
     except httpx.HTTPError as error:
-        raise error_types()["source_unavailable"](f"No answer from {url}: {error}. Is the server running?") from None
-    answer: dict[str, Any] = response.json()
-    if response.is_error:
-        found = answer["error"]
-        raise error_types().get(found["type"], error_types()["internal_error"])(found["message"])
-    return answer
+        reason = str(error) or type(error).__name__
+        raise SourceUnavailableError(f"No answer from {url}: {reason}. Is the server running?") from None
+    try:
+        answer: dict[str, Any] = response.json()
+        if response.is_success:
+            return answer
+        kind, message = str(answer["error"]["type"]), str(answer["error"]["message"])
+    except (ValueError, KeyError, TypeError):
+        raise SourceUnavailableError(f"{url} answered {response.status_code}, but not as rag_cluster does.") from None
+    if kind not in error_types() or kind == "internal_error":
+        raise SourceUnavailableError(f"{url} failed: {message}")
+    raise error_types()[kind](message)
 
 
-def _search(base: str, query: str, options: QueryOptions) -> RetrieveResponse:
-    services, settings, identity = local_services(), get_settings(), new_trace_id()
+def _local(base: str, options: QueryOptions) -> tuple[Services, str, RetrievalOptions]:
+    """What a query in this process needs: services, the knowledge base's id, options with the settings' defaults."""
+    opened = services()
+    settings = opened.settings
     resolved = options.resolve(
         top_k=settings.top_k, candidate_k=settings.candidate_k, score_threshold=settings.score_threshold
     )
-    knowledge_base = services.catalog.knowledge_base(base)
-    answerer = services.answerer(services.async_embedder)
-    run = asyncio.run(answerer.retrieve(LOCAL, knowledge_base.id, query, resolved, request_id=identity))
+    return opened, opened.catalog.knowledge_base(base).id, resolved
+
+
+def _search(base: str, query: str, options: QueryOptions) -> RetrieveResponse:
+    from rag_cluster.serving.schemas import ResultModel, RetrieveResponse, TraceModel
+
+    opened, base_id, resolved = _local(base, options)
+    identity = new_trace_id()
+    answerer = opened.answerer(opened.async_embedder)
+    run = asyncio.run(answerer.retrieve(LOCAL, base_id, query, resolved, request_id=identity))
     return RetrieveResponse(
         query=query,
         results=[ResultModel.of(result) for result in run.results],
@@ -55,23 +79,20 @@ def _search(base: str, query: str, options: QueryOptions) -> RetrieveResponse:
 
 
 def _ask(base: str, question: str, options: QueryOptions) -> AnswerResponse:
-    services, settings, identity = local_services(), get_settings(), new_trace_id()
-    resolved = options.resolve(
-        top_k=settings.top_k, candidate_k=settings.candidate_k, score_threshold=settings.score_threshold
-    )
-    knowledge_base = services.catalog.knowledge_base(base)
-    answerer = services.answerer(services.async_embedder)
-    answer = asyncio.run(answerer.answer(LOCAL, knowledge_base.id, question, resolved, request_id=identity))
+    from rag_cluster.serving.schemas import AnswerResponse
+
+    opened, base_id, resolved = _local(base, options)
+    identity = new_trace_id()
+    answerer = opened.answerer(opened.async_embedder)
+    answer = asyncio.run(answerer.answer(LOCAL, base_id, question, resolved, request_id=identity))
     return AnswerResponse.of(answer, identity)
 
 
 def show_answer(answer: AnswerResponse) -> None:
     """An answer with its citations, for people."""
-    out.print(escape(answer.answer), style="yellow" if answer.refused else "")
+    say((_MARK.sub(r"[\1]", answer.answer), "yellow" if answer.refused else ""))
     for citation in answer.citations:
-        out.print(
-            f"  [bold][{citation.number}][/] {escape(citation.filename)}  [cyan]{escape(citation.locator.display)}[/]"
-        )
+        say("  ", (f"[{citation.number}]", "bold"), f" {citation.filename}  ", (citation.locator.display, "cyan"))
 
 
 def _show_trace(trace: TraceModel) -> None:
@@ -84,16 +105,16 @@ def _show_trace(trace: TraceModel) -> None:
         ),
     )
     for degradation in trace.degradations:
-        out.print(f"[yellow]degraded[/] {escape(degradation)}")
+        say(("degraded ", "yellow"), degradation)
 
 
 @command
 def search(
-    query: Annotated[str, typer.Argument()],
+    query: Annotated[str, typer.Argument(help="In the documents' language or another.")],
     knowledge_base: Base,
     mode: Mode = RetrievalMode.HYBRID,
     top_k: TopK = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Show the stages.")] = False,
+    trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
     as_json: Json = False,
@@ -102,6 +123,8 @@ def search(
 
     Example: `rag-cluster search "crane wind limit" -k harbour --trace`
     """
+    from rag_cluster.serving.schemas import QueryOptions, RetrieveResponse
+
     options = QueryOptions(mode=mode, top_k=top_k)
     if url:
         body = {"knowledge_base": knowledge_base, "query": query, "options": options.model_dump(mode="json")}
@@ -131,11 +154,11 @@ def search(
 
 @command
 def ask(
-    question: Annotated[str, typer.Argument()],
+    question: Annotated[str, typer.Argument(help="In the documents' language or another.")],
     knowledge_base: Base,
     mode: Mode = RetrievalMode.HYBRID,
     top_k: TopK = None,
-    trace: Annotated[bool, typer.Option("--trace", help="Show the stages.")] = False,
+    trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
     as_json: Json = False,
@@ -144,6 +167,8 @@ def ask(
 
     Example: `rag-cluster ask "岸桥制动器的标准间隙是多少？" -k harbour`
     """
+    from rag_cluster.serving.schemas import AnswerResponse, QueryOptions
+
     options = QueryOptions(mode=mode, top_k=top_k)
     if url:
         body = {"knowledge_base": knowledge_base, "question": question, "options": options.model_dump(mode="json")}

@@ -3,40 +3,38 @@
 from __future__ import annotations
 
 import contextlib
-import logging
+import os
 from collections.abc import Iterator
 
 import ray
-from ray import serve
 
+from rag_cluster.ingestion.ray_connection import connect
 from rag_cluster.settings import Settings
 
 LOCAL_CPUS = 2
 """Logical CPUs of the local Ray: enough for the ingestion pools (fractions) beside Serve (num_cpus 0)."""
 
 
-@contextlib.contextmanager
-def ray_session(settings: Settings, *, address: str | None = None, num_cpus: int | None = None) -> Iterator[None]:
-    """Connect to `address` (or settings.ray_address) or start a local Ray without a dashboard.
+def ray_address(settings: Settings, given: str | None) -> str | None:
+    """Where a command finds Ray: what was given, else the Ray whose job this process is, else the settings'."""
+    return given or os.environ.get("RAY_ADDRESS") or settings.ray_address or None
 
-    On leaving, Serve is shut down and Ray disconnected only if this call brought Ray up.
-    """
-    if ray.is_initialized():
+
+@contextlib.contextmanager
+def ray_session(address: str | None) -> Iterator[None]:
+    """Join the Ray at the address, or start a local one without a dashboard; leave or stop it at the end."""
+    with ray_stopped_afterwards():
+        if not ray.is_initialized():
+            connect(address, LOCAL_CPUS)
         yield
-        return
-    target = address or settings.ray_address or None
-    if target:
-        ray.init(address=target, log_to_driver=False, logging_level=logging.ERROR)
-    else:
-        ray.init(
-            num_cpus=num_cpus or LOCAL_CPUS,
-            include_dashboard=False,
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-        )
+
+
+@contextlib.contextmanager
+def ray_stopped_afterwards() -> Iterator[None]:
+    """Whatever Ray is started or joined inside is left at the end, and its processes are gone by then."""
+    before = ray.is_initialized()
     try:
         yield
     finally:
-        if not target:
-            serve.shutdown()  # type: ignore[no-untyped-call]
-        ray.shutdown()
+        if not before and ray.is_initialized():
+            ray.shutdown(wait_for_processes=True)

@@ -2,80 +2,85 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import Annotated
 
 import typer
 
-from rag_cluster.cli.output import Json, command, emit, table
-from rag_cluster.domain.documents import IngestionRun
-from rag_cluster.wiring import local_services
+from rag_cluster.cli.options import Cursor, Json
+from rag_cluster.cli.output import command, emit, table
+from rag_cluster.cli.session import services
 
 app = typer.Typer(help="Bulk ingestion runs.", no_args_is_help=True)
 
+SHOWN = 200
+"""Receipts shown to a person; --json gives all."""
+_COUNTS = ("ready", "unchanged", "attributes", "skipped", "failed", "busy")
 
-def _as_dict(run: IngestionRun) -> dict[str, Any]:
-    return {
-        "id": run.id,
-        "knowledge_base_id": run.knowledge_base_id,
-        "status": run.status,
-        "inputs": list(run.inputs),
-        "counts": dict(run.counts),
-        "started_at": run.started_at,
-        "updated_at": run.updated_at,
-        "finished_at": run.finished_at,
-        "error_message": run.error_message,
-    }
+
+def _summary(counts: Mapping[str, int]) -> str:
+    outcomes = ", ".join(f"{counts[name]} {name}" for name in _COUNTS if counts.get(name))
+    return f"{counts.get('listed', 0)} listed" + (f": {outcomes}" if outcomes else "")
 
 
 @app.command("list")
 @command
 def list_(
-    limit: Annotated[int, typer.Option(min=1, max=200)] = 20, cursor: str | None = None, as_json: Json = False
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 20, cursor: Cursor = None, as_json: Json = False
 ) -> None:
     """List runs, newest first.
 
     Example: `rag-cluster runs list`
     """
-    runs, next_cursor = local_services().ledger.runs(cursor=cursor, limit=limit)
+    runs, next_cursor = services().ledger.runs(cursor=cursor, limit=limit)
     if as_json:
-        emit({"items": [_as_dict(run) for run in runs], "next_cursor": next_cursor})
+        from rag_cluster.serving.schemas import RunPage, RunResponse
+
+        items = [RunResponse.of(run) for run in runs]
+        emit(RunPage(items=items, next_cursor=next_cursor).model_dump(mode="json"))
         return
     table(
         "Runs",
-        ("id", "status", "started", "counts", "inputs"),
+        ("started", "status", "counts", "inputs", "id"),
         (
             (
-                run.id,
-                run.status,
                 run.started_at and run.started_at.strftime("%Y-%m-%d %H:%M:%S"),
-                ", ".join(f"{name} {count}" for name, count in run.counts.items() if count),
+                run.status,
+                _summary(run.counts),
                 ", ".join(run.inputs),
+                run.id,
             )
             for run in runs
         ),
+        next_cursor=next_cursor,
     )
 
 
 @app.command("show")
 @command
-def show(run_id: Annotated[str, typer.Argument()], as_json: Json = False) -> None:
+def show(
+    run_id: Annotated[str, typer.Argument(help="Run id, as `runs list` tells it.")], as_json: Json = False
+) -> None:
     """Show one run with the inputs that failed or were skipped.
 
-    Example: `rag-cluster runs show 5f0e...`
+    Example: `rag-cluster runs show ID`
     """
-    ledger = local_services().ledger
+    from rag_cluster.serving.schemas import ReceiptResponse, RunDetail, RunResponse
+
+    ledger = services().ledger
     run, receipts = ledger.run(run_id), ledger.run_receipts(run_id)
+    fields = RunResponse.of(run).model_dump()
     if as_json:
-        rows = [
-            {"uri": r.uri, "outcome": r.outcome, "stage": r.stage, "error_type": r.error_type, "message": r.message}
-            for r in receipts
-        ]
-        emit({**_as_dict(run), "receipts": rows})
+        rows = [ReceiptResponse.of(receipt) for receipt in receipts]
+        emit(RunDetail(**fields, receipts=rows).model_dump(mode="json"))
         return
-    table(f"Run {run.id}", ("field", "value"), _as_dict(run).items())
+    counts = ", ".join(f"{name} {count}" for name, count in run.counts.items() if count)
+    shown = fields | {"inputs": ", ".join(run.inputs), "counts": counts}
+    table(f"Run {run.id}", ("field", "value"), shown.items())
     if receipts:
+        left_out = len(receipts) - SHOWN
         table(
-            "Inputs that did not become ready",
-            ("file", "outcome", "stage", "type", "message"),
-            ((r.uri, r.outcome, r.stage, r.error_type, r.message) for r in receipts),
+            "Inputs that did not become ready" + (f", the first {SHOWN} of {len(receipts)}" if left_out > 0 else ""),
+            ("outcome", "file", "stage", "type", "message"),
+            ((r.outcome, r.uri, r.stage, r.error_type, r.message) for r in receipts[:SHOWN]),
         )

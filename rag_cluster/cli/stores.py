@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import typer
 
-from rag_cluster.cli.output import Json, command, emit, out, table
-from rag_cluster.settings import get_settings
-from rag_cluster.stores.embedded import EmbeddedStatus, EmbeddedStores
+from rag_cluster.cli.options import Json
+from rag_cluster.cli.output import command, emit, say, table
+
+if TYPE_CHECKING:
+    from rag_cluster.stores.embedded import EmbeddedStatus, EmbeddedStores
 
 
 def _stores() -> EmbeddedStores:
-    settings = get_settings()
-    return EmbeddedStores(settings.home)
+    from rag_cluster.settings import get_settings
+    from rag_cluster.stores.embedded import EmbeddedStores
+
+    return EmbeddedStores(get_settings().home)
 
 
 def _show(status: EmbeddedStatus, as_json: bool) -> None:
@@ -36,7 +41,7 @@ def _show(status: EmbeddedStatus, as_json: bool) -> None:
             for server in status.servers
         ),
     )
-    out.print(f"objects: {_megabytes(status.object_bytes)}")
+    say(f"objects: {_megabytes(status.object_bytes)}")
 
 
 def _megabytes(count: int | None) -> str:
@@ -63,7 +68,7 @@ def down(as_json: Json = False) -> None:
     if as_json:
         emit({**asdict(found), "running": found.running})
     else:
-        out.print("stopped")
+        say("stopped")
 
 
 @command

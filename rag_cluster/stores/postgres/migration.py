@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import psycopg
+import psycopg.conninfo
 
 from rag_cluster.errors import InvalidSettingError, StoreUnavailableError
 
@@ -21,8 +22,16 @@ def head() -> str:
 def migrate(dsn: str) -> None:
     """Upgrade to the newest schema. Safe to call from several processes at once; a few milliseconds when up to date.
 
-    InvalidSettingError when the database belongs to a newer rag_cluster; StoreUnavailableError on an outage.
+    InvalidSettingError when this is no DSN or the database belongs to a newer rag_cluster; StoreUnavailableError on an
+    outage.
     """
+    try:
+        psycopg.conninfo.conninfo_to_dict(dsn)
+    except psycopg.ProgrammingError:  # its text may hold a piece of the password
+        raise InvalidSettingError(
+            "RAG_POSTGRES_DSN is not of the form postgresql://USER:PASSWORD@HOST:PORT/DATABASE (special characters "
+            "percent-encoded)"
+        ) from None
     try:
         if _revision(dsn) != head():
             _upgrade(dsn)

@@ -1,0 +1,26 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+Json = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+Cursor = Annotated[str | None, typer.Option(help="Where the last page ended, as it said.")]
+Department = Annotated[str | None, typer.Option(help="Only readers of this department.")]
+SecurityLevel = Annotated[int, typer.Option(min=0, max=9, help="Only readers of this level or above.")]
+Base = Annotated[str, typer.Option("--knowledge-base", "-k", help="Name or id of the knowledge base.")]
+
+MAX_NAME = 200
+
+
+def base_name(value: str | None) -> str | None:
+    """A name that a knowledge base may be given, without surrounding space."""
+    if value is None:
+        return None
+    name = value.strip()
+    if not name or len(name) > MAX_NAME or not name.isprintable():
+        raise typer.BadParameter(f"a name has 1 to {MAX_NAME} printable characters.")
+    return name
