@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import Depends, FastAPI
 
 import rag_cluster
@@ -31,6 +33,11 @@ def create_api(backend: Backend, *, answers_with_id: bool = True) -> FastAPI:
     error_responses.install(app)
     # Added last is outermost.
     settings = backend.settings
-    app.add_middleware(BodyLimit, upload_limit=settings.max_file_bytes, seconds=settings.request_timeout)
+    app.add_middleware(
+        BodyLimit,
+        upload_limit=settings.max_file_bytes,
+        seconds=settings.request_timeout,
+        admit_upload=partial(documents.admit_upload, services=backend),
+    )
     app.add_middleware(RequestContext, answers_with_id=answers_with_id)
     return app

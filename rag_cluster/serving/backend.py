@@ -9,6 +9,7 @@ from rag_cluster.answering.answerer import Answerer
 from rag_cluster.domain.documents import DeleteReceipt
 from rag_cluster.domain.ports import AsyncEmbedder, Catalog, Ledger, ObjectStore, UploadQueue
 from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.serving.readiness import Readiness
 from rag_cluster.settings import Settings
 from rag_cluster.wiring import Services, parse_limits
 
@@ -32,7 +33,7 @@ class Backend:
     content_fingerprint: Callable[[str], str]
     """Filename -> fingerprint of parser, chunker and tokenizer."""
     readiness: Callable[[], Awaitable[Mapping[str, str]]]
-    """Dependency -> "ok" or what is wrong; each check has a timeout."""
+    """Dependency -> "ok" or what is wrong; within seconds, whatever hangs."""
 
 
 def make_backend(services: Services, embedder: AsyncEmbedder) -> Backend:
@@ -50,5 +51,5 @@ def make_backend(services: Services, embedder: AsyncEmbedder) -> Backend:
         delete_knowledge_base=services.delete_knowledge_base,
         drain_outbox=services.drain_outbox,
         content_fingerprint=lambda filename: write_path.content_fingerprint(filename, None),
-        readiness=services.readiness,
+        readiness=Readiness(services.readiness_checks()),
     )

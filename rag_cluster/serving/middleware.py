@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import re
+from collections.abc import Callable
 
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect
+from starlette.requests import ClientDisconnect, Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from rag_cluster.errors import DocumentTooLargeError, InternalError, RagClusterError
@@ -70,11 +72,15 @@ class BodyLimit:
     """Refuses a body that is larger than its route allows or that does not arrive.
 
     Size: by the declared length, and again while it streams. Time: a JSON body whole within `seconds`, of an upload
-    each piece, so that a client that stops sending does not keep its place.
+    each piece, so that a client that stops sending does not keep its place. admit_upload raises for a caller whose
+    upload would be refused anyway.
     """
 
-    def __init__(self, app: ASGIApp, *, upload_limit: int, seconds: float) -> None:
+    def __init__(
+        self, app: ASGIApp, *, upload_limit: int, seconds: float, admit_upload: Callable[[Request], None]
+    ) -> None:
         self._app = app
+        self._admit_upload = admit_upload
         self._upload_limit = upload_limit
         self._seconds = seconds
 
@@ -91,6 +97,13 @@ class BodyLimit:
         if declared.isdigit() and int(declared) > limit:
             await respond(send, _too_large(limit))
             return
+        if upload:
+            # Before its body is read: FastAPI asks who is calling only after that.
+            try:
+                await run_in_threadpool(self._admit_upload, Request(scope))
+            except RagClusterError as error:
+                await respond(send, error)
+                return
         received, complete = 0, False
         deadline = asyncio.get_running_loop().time() + self._seconds
 

@@ -25,6 +25,8 @@ async def check_parameters(request: Request) -> None:
     dependant: Dependant = request.scope["route"].dependant
     for name, value in [*request.path_params.items(), *request.query_params.multi_items()]:
         _check_clean(name, str(value))
+    for field in dependant.header_params:
+        _check_names("header", [field.alias for _ in request.headers.getlist(field.alias)], {field.alias})
     known = {field.alias for field in dependant.query_params}
     _check_names("query parameter", [name for name, _ in request.query_params.multi_items()], known)
     if dependant.body_params:
@@ -38,7 +40,7 @@ def _check_type(request: Request, wanted: str) -> None:
     header = request.headers.get("content-type", "")
     given = header.partition(";")[0].strip().lower()
     if given != wanted:
-        raise HTTPException(415, f"Send the body as Content-Type: {wanted}, not {given[:100] or 'without one'}.")
+        raise HTTPException(415, f"Send the body as Content-Type: {wanted}, not {given[:100] or 'none'}.")
 
 
 async def _check_form(request: Request, known: set[str]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Annotated, Any
 from urllib.parse import quote, unquote
 
-from fastapi import APIRouter, File, Form, Header, Query, UploadFile
+from fastapi import APIRouter, File, Form, Header, Query, Request, UploadFile
 from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,7 +27,7 @@ from rag_cluster.errors import (
     OverloadedError,
 )
 from rag_cluster.parsing.detection import check_content
-from rag_cluster.serving.auth import Administrator, Caller, Services
+from rag_cluster.serving.auth import Administrator, Caller, Services, administrator, principal
 from rag_cluster.serving.backend import Backend
 from rag_cluster.serving.plain_values import check_plain
 from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit, granted
@@ -109,6 +109,13 @@ def _spool(upload: UploadFile, path: Path, limit: int) -> tuple[str, int]:
     return digest.hexdigest(), size
 
 
+def admit_upload(request: Request, services: Backend) -> None:
+    """What can be said before the body is read: who may upload, and whether there is room in the queue."""
+    administrator(principal(request, services))
+    if services.uploads.backlog() >= services.settings.upload_backlog:
+        raise OverloadedError("Too many uploads are waiting; retry later.", retry_after=10)
+
+
 @router.post("/knowledge-bases/{knowledge_base}/documents", status_code=202)
 def upload(
     knowledge_base: str,
@@ -127,8 +134,6 @@ def upload(
     groups = _json_form(_ACL, acl, "acl")
     access = AccessModel(acl=groups, department=department, security_level=security_level).attributes()
     facts = _json_form(_METADATA, metadata, "metadata") or {}
-    if services.uploads.backlog() >= services.settings.upload_backlog:
-        raise OverloadedError("Too many uploads are waiting; retry later.", retry_after=10)
     with tempfile.TemporaryDirectory(prefix="rag-upload-") as folder:
         path = Path(folder) / "upload"
         sha256, size = _spool(file, path, services.settings.max_file_bytes)
