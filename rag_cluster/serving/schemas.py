@@ -76,6 +76,12 @@ class ErrorBody(BaseModel):
     request_id: str
 
 
+def binary(description: str, *media_types: str) -> dict[int | str, dict[str, Any]]:
+    """`responses=` of a route that answers with bytes."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}} for media_type in media_types}
+    return {200: {"description": description, "content": content}}
+
+
 class ErrorResponse(BaseModel):
     """Every error has this form."""
 

@@ -41,6 +41,7 @@ from rag_cluster.serving.schemas import (
     DocumentResponse,
     Metadata,
     UploadResponse,
+    binary,
 )
 
 router = APIRouter(prefix="/v1", tags=["documents"])
@@ -214,7 +215,11 @@ def delete(document_id: str, caller: Administrator, services: Services) -> Delet
     return DeleteResponse.of(services.delete_document(document_id))
 
 
-@router.get("/documents/{document_id}/content", response_class=StreamingResponse)
+@router.get(
+    "/documents/{document_id}/content",
+    response_class=StreamingResponse,
+    responses=binary("The file as it was uploaded or ingested.", "application/octet-stream"),
+)
 def content(
     document_id: str,
     caller: Caller,

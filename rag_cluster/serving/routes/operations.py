@@ -15,6 +15,7 @@ from rag_cluster.serving.schemas import (
     RunDetail,
     RunPage,
     RunResponse,
+    binary,
 )
 
 router = APIRouter()
@@ -44,7 +45,12 @@ def run(run_id: str, caller: Administrator, services: Services) -> RunDetail:
     return RunDetail(**found.model_dump(), receipts=receipts)
 
 
-@router.get("/v1/assets/{asset_id}", tags=["assets"], response_class=Response)
+@router.get(
+    "/v1/assets/{asset_id}",
+    tags=["assets"],
+    response_class=Response,
+    responses=binary("The image.", *sorted(_INLINE), "application/octet-stream"),
+)
 def asset(asset_id: str, caller: Caller, services: Services) -> Response:
     """An image of a document that the caller may read."""
     found = services.catalog.asset(asset_id, caller)
