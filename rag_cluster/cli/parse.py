@@ -82,7 +82,7 @@ def _print(result: ParsedFile, format_: Format, *, quiet: bool) -> None:
     elif format_ is Format.MARKDOWN:
         from rag_cluster.parsing.output import document_markdown
 
-        out.print(document_markdown(result.document), markup=False, soft_wrap=True)
+        out.file.write(document_markdown(result.document))
     else:
         table(
             str(result.path),

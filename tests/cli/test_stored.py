@@ -1,0 +1,192 @@
+"""kb, docs, runs, keys, search, ask and serve on real stores."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import CommandLine, ingest
+
+
+@pytest.fixture
+def harbour(cli: CommandLine) -> CommandLine:
+    """With an open knowledge base of that name."""
+    assert cli("kb", "create", "harbour", "--open").code == 0
+    return cli
+
+
+@pytest.fixture
+def manual(harbour: CommandLine, tmp_path: Path) -> str:
+    """The id of a document whose file name has Chinese, a space and rich's markup."""
+    file = tmp_path / "岸桥 [red]说明[b].md"
+    file.write_text("# 岸桥\n\n制动器间隙的标准值是 1.2 毫米。\n", encoding="utf-8")
+    (document,) = ingest("harbour", file)
+    return document
+
+
+def test_a_knowledge_base_is_created_listed_shown_changed_and_deleted(cli: CommandLine) -> None:
+    created = cli("kb", "create", "港口 [/b]", "--description", "a  b", "--json").json
+    assert created["default_acl"] is None
+    assert cli("kb", "list").rows == [["港口 [/b]", "closed", "a b", created["id"]]]
+    assert cli("kb", "show", created["id"], "--json").json == created
+    changed = cli("kb", "update", "港口 [/b]", "--name", "harbour", "--default-acl", "staff", "--json").json
+    assert (changed["name"], changed["default_acl"]) == ("harbour", ["staff"])
+    assert cli("kb", "delete", "harbour", "--yes", "--json").json["documents"] == 0
+    assert cli("kb", "show", "harbour").code == 1
+
+
+def test_a_name_that_is_taken_is_a_conflict(harbour: CommandLine) -> None:
+    result = harbour("kb", "create", "harbour", "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "conflict")
+
+
+@pytest.mark.parametrize("name", ["", "  ", "a\nb", "x" * 201])
+def test_a_knowledge_base_needs_a_name_that_can_be_typed_again(cli: CommandLine, name: str) -> None:
+    assert cli("kb", "create", name).code == 2
+    assert cli("kb", "list").rows == []
+
+
+def test_contradicting_defaults_are_refused(harbour: CommandLine) -> None:
+    result = harbour("kb", "update", "harbour", "--open", "--close")
+    assert result.code == 2
+    assert "--close" in result.stderr
+
+
+def test_deleting_asks_first_and_nobody_there_means_no(harbour: CommandLine) -> None:
+    refused = harbour("kb", "delete", "harbour")
+    assert refused.code == 1
+    assert "--yes" in refused.stderr
+    assert harbour("kb", "delete", "harbour", stdin="y\n").code == 0
+
+
+@pytest.mark.parametrize("kind", ["docs", "runs", "kb"])
+def test_what_does_not_exist_is_not_found(cli: CommandLine, kind: str) -> None:
+    result = cli(kind, "show", "nothing", "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "not_found")
+
+
+def test_a_long_list_says_where_the_next_page_begins(cli: CommandLine) -> None:
+    for number in range(3):
+        cli("kb", "create", f"base {number}")
+    first = cli("kb", "list", "--limit", "2", "--json").json
+    assert [base["name"] for base in first["items"]] == ["base 0", "base 1"]
+    rest = cli("kb", "list", "--limit", "2", "--cursor", first["next_cursor"])
+    assert [row[0] for row in rest.rows] == ["base 2"]
+    assert f"--cursor {first['next_cursor']}" in cli("kb", "list", "--limit", "2").stderr
+    assert cli("kb", "list", "--cursor", "nonsense", "--json").json["error"]["type"] == "invalid_request"
+
+
+def test_documents_are_listed_by_status_and_shown_under_their_real_name(harbour: CommandLine, manual: str) -> None:
+    assert harbour("docs", "list", "-k", "harbour", "--status", "ready").rows == [
+        ["岸桥 [red]说明[b].md", "READY", "1", "1", "", manual]
+    ]
+    assert harbour("docs", "list", "-k", "harbour", "--status", "FAILED").rows == []
+    shown = harbour("docs", "show", manual)
+    assert "岸桥 [red]说明[b].md" in shown.stdout
+    assert harbour("docs", "show", manual, "--json").json["access"]["acl"] == []
+
+
+def test_an_answer_is_printed_with_its_places_and_a_refusal_is_a_success(harbour: CommandLine, manual: str) -> None:
+    answer = harbour("ask", "制动器间隙的标准值是多少？", "-k", "harbour", "--trace")
+    assert answer.code == 0
+    assert "1.2 毫米。[1]" in answer.stdout
+    assert "[1] 岸桥 [red]说明[b].md  line 3" in answer.stdout
+    assert "recall" in answer.stdout
+    refused = harbour("ask", "Who won the football world championship in 1998?", "-k", "harbour", "--json")
+    assert (refused.code, refused.json["refused"]) == (0, True)
+
+
+def test_a_search_shows_scores_places_and_texts_as_they_are(harbour: CommandLine, manual: str) -> None:
+    (row,) = harbour("search", "[red]制动器[/b]", "-k", "harbour").rows
+    assert row[2:4] == ["岸桥 [red]说明[b].md", "line 3 · 岸桥"]
+    assert harbour("search", "x", "-k", "nothing", "--json").json["error"]["type"] == "not_found"
+    assert harbour("ask", " ", "-k", "harbour", "--json").json["error"]["type"] == "invalid_request"
+
+
+def test_a_changed_acl_is_in_force_for_the_next_request(harbour: CommandLine, manual: str) -> None:
+    changed = harbour("docs", "access", manual, "--acl", "finance", "--security-level", "2", "--json").json
+    assert changed["access"] == {"acl": ["finance"], "department": None, "security_level": 2}
+    inherited = harbour("docs", "access", manual, "--inherit")
+    assert "the knowledge base's default" in inherited.stdout
+    assert harbour("docs", "access", manual, "--inherit", "--open", "--json").code == 2
+
+
+def test_deleting_a_document_prints_what_was_verified_gone(harbour: CommandLine, manual: str) -> None:
+    receipt = harbour("docs", "delete", manual, "--yes", "--json").json
+    assert receipt["document_id"] == manual
+    assert receipt["pending"] is False
+    assert {"postgres", "milvus"} <= {store.split("_")[0] for store in receipt["stores"]}
+    assert harbour("docs", "show", manual).code == 1
+
+
+def test_an_ingest_names_each_file_that_failed_or_was_skipped_and_runs_show_tells_it_later(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    odd = tmp_path / "odd [red].xyz"
+    odd.write_text("x")
+    result = cli("ingest", str(odd), str(tmp_path / "missing.pdf"), "-k", "harbour")
+    assert result.code == 1
+    text = "".join(result.stdout.split())  # wherever lines are broken
+    assert "unsupported_document_type:Thereisnoparser" in text
+    assert "missing.pdf" in text
+    run = cli("runs", "list", "--json").json["items"][0]
+    assert "1 skipped, 1 failed" in cli("runs", "list").rows[0][2]
+    shown = cli("runs", "show", run["id"], "--json").json
+    assert {receipt["outcome"] for receipt in shown["receipts"]} == {"skipped", "failed"}
+    assert "unsupported_document_type" in cli("runs", "show", run["id"]).stdout
+
+
+def test_an_ingest_of_an_empty_folder_is_no_success(cli: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    result = cli("ingest", str(tmp_path / "empty"), "-k", "harbour", "--json")
+    assert (result.code, result.json["ok"], result.json["listed"]) == (1, False, 0)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "kind"),
+    [
+        (["nowhere"], "not_found"),
+        (["."], "invalid_setting"),
+        ([".", "--open", "--acl", "staff"], "invalid_request"),
+    ],
+)
+def test_a_mistaken_ingest_says_what_is_wrong(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch, arguments: list[str], kind: str
+) -> None:
+    monkeypatch.setenv("RAG_CHUNKING_STRATEGY", "nonsense")
+    result = cli("ingest", *arguments, "-k", "harbour", "--json")
+    assert result.code != 0
+    assert result.json["error"]["type"] == kind
+
+
+def test_a_mistyped_path_leaves_no_knowledge_base_behind(cli: CommandLine) -> None:
+    assert cli("ingest", "nowhere", "-k", "harbour").code == 1
+    assert cli("kb", "list").rows == []
+
+
+def test_serving_beyond_this_machine_needs_a_key(cli: CommandLine) -> None:
+    result = cli("serve", "--host", "0.0.0.0", "--port", "0", "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "invalid_setting")
+    assert "rag-cluster keys create" in result.json["error"]["message"]
+
+
+def test_a_key_is_shown_once_and_its_name_is_unique(harbour: CommandLine) -> None:
+    key = harbour("keys", "create", "website", "-k", "harbour", "--group", "public", "--json").json
+    assert key["name"] == "website"
+    assert key["secret"]
+    assert harbour("keys", "create", "website", "--json").json["error"]["type"] == "conflict"
+    assert harbour("keys", "create", "other", "-k", "nothing", "--json").json["error"]["type"] == "not_found"
+
+
+def test_milvus_out_of_reach_is_told_and_what_needs_only_postgres_goes_on(
+    harbour: CommandLine, manual: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from rag_cluster.settings import get_settings
+
+    monkeypatch.setenv("RAG_MILVUS_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("RAG_MILVUS_TIMEOUT", "1")
+    get_settings.cache_clear()
+    result = harbour("search", "制动器", "-k", "harbour", "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "store_unavailable")
+    assert harbour("docs", "list", "-k", "harbour").code == 0
