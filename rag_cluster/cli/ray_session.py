@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import ray
 
 from rag_cluster.ingestion.ray_connection import connect
+from rag_cluster.serving.proxy import MIDDLEWARES, PROXY_CALLBACK
 from rag_cluster.settings import Settings
 
 LOCAL_CPUS = 2
@@ -25,6 +26,7 @@ def ray_session(address: str | None) -> Iterator[None]:
     """Join the Ray at the address, or start a local one without a dashboard; leave or stop it at the end."""
     with ray_stopped_afterwards():
         if not ray.is_initialized():
+            os.environ.setdefault(PROXY_CALLBACK, MIDDLEWARES)  # a local Ray hands it on to Serve's proxy
             connect(address, LOCAL_CPUS)
         yield
 
