@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 QUESTIONS = (
     "岸桥制动器间隙的标准值是多少？",
-    "How high was the water when typhoon Meiling passed?",
+    "Which water level did the tide gauge record when typhoon Meiling passed?",
     "Who won the football world championship in 1998?",
 )
 """Chinese, English, and one that the samples cannot answer."""
