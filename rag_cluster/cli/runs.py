@@ -10,6 +10,7 @@ import typer
 from rag_cluster.cli.options import Cursor, Json
 from rag_cluster.cli.output import command, emit, table
 from rag_cluster.cli.session import services
+from rag_cluster.ingestion.report import readable
 
 app = typer.Typer(help="Bulk ingestion runs.", no_args_is_help=True)
 
@@ -82,5 +83,5 @@ def show(
         table(
             "Inputs that did not become ready" + (f", the first {SHOWN} of {len(receipts)}" if left_out > 0 else ""),
             ("outcome", "file", "stage", "type", "message"),
-            ((r.outcome, r.uri, r.stage, r.error_type, r.message) for r in receipts[:SHOWN]),
+            ((r.outcome, readable(r.uri), r.stage, r.error_type, r.message) for r in receipts[:SHOWN]),
         )

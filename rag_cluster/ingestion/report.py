@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
+from urllib.parse import unquote
 
 from rich.console import Console
 from rich.table import Table
@@ -76,9 +77,11 @@ class IngestionReport:
         console.print(self.to_table())
         for receipt in self.problems[:PRINTED_PROBLEMS]:
             reason = ": ".join(filter(None, (receipt.error_type, receipt.message)))
-            console.print(f"  {receipt.outcome} {receipt.uri}: {reason}", markup=False, highlight=False)
+            line = f"  {receipt.outcome} {readable(receipt.uri)}: {reason}"
+            console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
         if len(self.problems) > PRINTED_PROBLEMS:
-            console.print(f"  ... all of them: the receipts of run {self.run_id}", markup=False, highlight=False)
+            line = f"  ... all of them: rag-cluster runs show {self.run_id}"
+            console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     def to_table(self) -> Table:
         """Counts, for a terminal."""
@@ -95,6 +98,11 @@ class IngestionReport:
         table.add_row("chunks", str(self.chunks), f"{self.embedded_chunks} embedded")
         table.add_row("bytes read", str(self.bytes_read), f"{self.seconds:.1f} s")
         return table
+
+
+def readable(uri: str) -> str:
+    """A URI as a person wrote it: a path of this machine, characters instead of percent signs."""
+    return unquote(uri.removeprefix("file://"))
 
 
 class Tally:

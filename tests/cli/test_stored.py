@@ -123,18 +123,17 @@ def test_deleting_a_document_prints_what_was_verified_gone(harbour: CommandLine,
 def test_an_ingest_names_each_file_that_failed_or_was_skipped_and_runs_show_tells_it_later(
     cli: CommandLine, tmp_path: Path
 ) -> None:
-    odd = tmp_path / "odd [red].xyz"
+    odd = tmp_path / "岸桥 [red].xyz"
     odd.write_text("x")
     result = cli("ingest", str(odd), str(tmp_path / "missing.pdf"), "-k", "harbour")
     assert result.code == 1
-    text = "".join(result.stdout.split())  # wherever lines are broken
-    assert "unsupported_document_type:Thereisnoparser" in text
-    assert "missing.pdf" in text
+    assert f"skipped {odd}: unsupported_document_type: There is no parser" in result.stdout
+    assert f"failed {tmp_path / 'missing.pdf'}: " in result.stdout
     run = cli("runs", "list", "--json").json["items"][0]
     assert "1 skipped, 1 failed" in cli("runs", "list").rows[0][2]
     shown = cli("runs", "show", run["id"], "--json").json
     assert {receipt["outcome"] for receipt in shown["receipts"]} == {"skipped", "failed"}
-    assert "unsupported_document_type" in cli("runs", "show", run["id"]).stdout
+    assert f"skipped\t{odd}\tplan\tunsupported_document_type" in cli("runs", "show", run["id"]).stdout
 
 
 def test_an_ingest_of_an_empty_folder_is_no_success(cli: CommandLine, tmp_path: Path) -> None:
