@@ -5,8 +5,8 @@ from collections.abc import Callable
 import pytest
 
 from rag_cluster.domain.blocks import BlockType, ParsedDocument
-from rag_cluster.errors import EmptyDocumentError
 from rag_cluster.domain.locators import column_letters
+from rag_cluster.errors import EmptyDocumentError
 
 Parse = Callable[..., ParsedDocument]
 
