@@ -71,7 +71,12 @@ def demo(
         if as_json:
             emit(_result(seconds, report, answers, endpoint))
         else:
-            say(("\ndone", "green"), f" in {seconds} s. The endpoint listens on ", (endpoint, "bold"))
+            say(
+                ("\ndone", "green"),
+                f" in {seconds} s. The endpoint {'listens' if keep else 'listened'} on ",
+                (endpoint, "bold"),
+            )
+            say("Next, your own documents: rag-cluster ingest ./documents -k handbook --open")
         if keep:
             _announce(f"serving on {endpoint}  (docs: {endpoint}/docs)  Ctrl-C stops")
             wait_for_interrupt()

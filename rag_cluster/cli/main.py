@@ -8,7 +8,7 @@ from typing import Any
 import typer
 
 from rag_cluster.cli import demo, documents, evaluate, ingest, keys, knowledge_bases, parse, query, runs, serve, stores
-from rag_cluster.cli.output import emit
+from rag_cluster.cli.output import emit, out
 
 app = typer.Typer(
     name="rag-cluster",
@@ -30,6 +30,7 @@ _ClickError: Any = typer.BadParameter.__mro__[2]
 
 def main() -> None:
     """Entry point."""
+    out.file = sys.stdout
     for stream in (sys.stdout, sys.stderr):
         # A file name that the terminal's encoding lacks is no reason to fail.
         stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING
 
 import typer
@@ -14,16 +14,22 @@ if TYPE_CHECKING:
     from rag_cluster.stores.embedded import EmbeddedStatus, EmbeddedStores
 
 
-def _stores() -> EmbeddedStores:
+def _stores() -> tuple[EmbeddedStores, set[str]]:
+    """The embedded stores, and the names of those that the settings use."""
     from rag_cluster.settings import get_settings
     from rag_cluster.stores.embedded import EmbeddedStores
 
-    return EmbeddedStores(get_settings().home)
+    settings = get_settings()
+    used = {"postgres": settings.embedded_postgres, "milvus": settings.embedded_milvus}
+    return EmbeddedStores(settings.home), {name for name, ours in used.items() if ours}
 
 
 def _show(status: EmbeddedStatus, as_json: bool) -> None:
     if as_json:
         emit({**asdict(status), "running": status.running})
+        return
+    if not status.servers:
+        say("RAG_POSTGRES_DSN and RAG_MILVUS_URI name the stores; none is embedded.")
         return
     table(
         f"Embedded stores in {status.home}",
@@ -50,11 +56,16 @@ def _megabytes(count: int | None) -> str:
 
 @command
 def up(as_json: Json = False) -> None:
-    """Start the embedded PostgreSQL and Milvus Lite. Starting twice is harmless.
+    """Start the embedded PostgreSQL and Milvus Lite, unless the settings name others. Starting twice is harmless.
 
     Example: `rag-cluster up`
     """
-    _show(_stores().up(), as_json)
+    stores, used = _stores()
+    if "postgres" in used:
+        stores.ensure_postgres()
+    if "milvus" in used:
+        stores.ensure_milvus()
+    _show(_only(stores.status(), used), as_json)
 
 
 @command
@@ -63,7 +74,7 @@ def down(as_json: Json = False) -> None:
 
     Example: `rag-cluster down`
     """
-    stores = _stores()
+    stores, _ = _stores()
     found = stores.down()
     if as_json:
         emit({**asdict(found), "running": found.running})
@@ -77,10 +88,15 @@ def status(as_json: Json = False) -> None:
 
     Example: `rag-cluster status --json`
     """
-    found = _stores().status()
+    stores, used = _stores()
+    found = _only(stores.status(), used)
     _show(found, as_json)
     if not found.running:
         raise typer.Exit(1)
+
+
+def _only(status: EmbeddedStatus, used: set[str]) -> EmbeddedStatus:
+    return replace(status, servers=tuple(server for server in status.servers if server.name in used))
 
 
 def register(app: typer.Typer) -> None:

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 from ray import serve
 from ray.serve import Application
 
-from rag_cluster.errors import InvalidSettingError
+from rag_cluster.errors import InvalidSettingError, RagClusterError, error_types
 from rag_cluster.serving.deployments import EmbedderDeployment, IngressDeployment, UploadWorkerDeployment
 from rag_cluster.settings import Settings, get_settings
 from rag_cluster.wiring import ServiceFactory
@@ -88,8 +88,23 @@ def start(settings: Settings) -> str:
             "request_timeout_s": settings.request_timeout + 30,
         }
     )
-    serve.run(build(AppConfig(settings=settings.model_dump(exclude_defaults=True))), name=APP_NAME, route_prefix="/")
+    application = build(AppConfig(settings=settings.model_dump(exclude_defaults=True)))
+    try:
+        serve.run(application, name=APP_NAME, route_prefix="/")
+    except RuntimeError as error:  # "Failed to update the deployments"
+        raise _deployment_failure() or error from error
     return f"http://{settings.host}:{settings.port}"
+
+
+def _deployment_failure() -> RagClusterError | None:
+    """The error of this program that kept a deployment from starting: the last line of the trace in its status."""
+    kinds = {kind.__name__: kind for kind in error_types().values()}
+    for name, deployment in serve.status().applications[APP_NAME].deployments.items():
+        last = (deployment.message.strip().splitlines() or [""])[-1]
+        kind, _, message = last.partition(": ")
+        if known := kinds.get(kind.rpartition(".")[2]):
+            return known(f"{name} did not start: {message}")
+    return None
 
 
 @contextlib.contextmanager

@@ -189,3 +189,9 @@ def test_milvus_out_of_reach_is_told_and_what_needs_only_postgres_goes_on(
     result = harbour("search", "制动器", "-k", "harbour", "--json")
     assert (result.code, result.json["error"]["type"]) == (1, "store_unavailable")
     assert harbour("docs", "list", "-k", "harbour").code == 0
+
+
+def test_stores_that_the_settings_name_are_not_started_a_second_time(cli: CommandLine, tmp_path: Path) -> None:
+    assert cli("up", "--json").json["servers"] == []
+    assert cli("status").code == 0
+    assert not (tmp_path / "data").exists()
