@@ -44,7 +44,7 @@ def eval_(
         strays = tuple(question.text for question in load(off_topic).sample(len(strays) * 4).questions)
     target = _ingested(services(), questions, as_json)
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True) as progress:
+    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
         task = progress.add_task("", total=1)
         result = asyncio.run(
             evaluate(

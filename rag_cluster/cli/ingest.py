@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 import shlex
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from rich.text import Text
@@ -90,13 +92,21 @@ def _submit(address: str, as_json: bool) -> None:
     arguments = _without_address(sys.argv[1:])
     entrypoint = " ".join(["python", "-m", "rag_cluster.cli", *map(shlex.quote, arguments)])
     submission_id, status, log = submit_and_follow(
-        address, entrypoint, on_log=None if as_json else lambda text: err.print(text, end="", markup=False)
+        address, entrypoint, on_log=None if as_json else lambda text: print(text, end="", file=sys.stderr)
     )
     if as_json:
-        emit({"submission_id": submission_id, "status": status, "log": log})
+        emit({"submission_id": submission_id, "status": status, "report": _last_object(log), "log": log})
     if status != "SUCCEEDED":
         err.print(Text.assemble(("error", "bold red"), f" (job_failed): job {submission_id} ended {status}"))
         raise typer.Exit(1)
+
+
+def _last_object(log: str) -> Any:
+    """What the job printed with --json; None when it died before."""
+    for line in reversed(log.splitlines()):
+        with contextlib.suppress(ValueError):
+            return json.loads(line)
+    return None
 
 
 def _without_address(arguments: list[str]) -> list[str]:

@@ -23,8 +23,8 @@ from rag_cluster.ingestion.heartbeat import interruptible
 if TYPE_CHECKING:
     from pydantic import ValidationError
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
+out = Console(highlight=False, emoji=False)
+err = Console(stderr=True, highlight=False, emoji=False)
 
 F = TypeVar("F", bound=Callable[..., Any])
 
