@@ -12,6 +12,7 @@ from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, Empt
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits, check_image_size, check_page_count
 from rag_cluster.parsing.ocr import OcrMode, OcrParagraph, recognize_page
+from rag_cluster.parsing.scan_tables import header_rows
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -23,7 +24,7 @@ class ImageParser:
     """PNG, JPEG, TIFF (every page), WebP, BMP. Boxes are pixels of the picture as displayed (EXIF applied)."""
 
     name = "image"
-    version = "1"
+    version = "2"
     extensions = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"})
 
     def __init__(
@@ -84,7 +85,11 @@ def _add(builder: BlockBuilder, paragraph: OcrParagraph, page: int | None) -> No
     metadata: dict[str, object] = {"ocr": True, "confidence": round(paragraph.confidence, 3)}
     if paragraph.rotation:
         metadata["rotation"] = paragraph.rotation
-    builder.add(BlockType.TEXT, paragraph.text, SourceLocator(page=page, bbox=paragraph.bbox), metadata)
+    locator = SourceLocator(page=page, bbox=paragraph.bbox)
+    if paragraph.rows:
+        builder.table(paragraph.rows, header_rows(paragraph.rows), locator, **metadata)
+    else:
+        builder.add(BlockType.TEXT, paragraph.text, locator, metadata)
 
 
 def _shown(source: DocumentSource, frame: Image.Image, upright: Image.Image, page: int | None) -> tuple[bytes, str]:

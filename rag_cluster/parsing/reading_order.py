@@ -1,6 +1,6 @@
 """Recognised lines -> paragraphs in the order in which a person reads them.
 
-    pieces -> XY cuts (columns, then rows) -> rows -> paragraphs
+    pieces -> XY cuts (columns, then rows) -> rows -> tables -> paragraphs of the other rows
 
 Heights and gaps are measured in units of the line height, so that the resolution does not matter.
 """
@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from itertools import pairwise
+from dataclasses import dataclass, replace
+from itertools import groupby, pairwise
 from statistics import median
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.domain.ports import RecognizedLine
+from rag_cluster.parsing.scan_tables import find_tables
 
 CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff"
 _ENDS_CJK = re.compile(f"[{CJK}]$")
@@ -27,8 +28,8 @@ _ITEM = re.compile(r"^(?:[-•·●○▪◦*–—]\s|\(?\d{1,3}[.)、．]|[（
 class OcrParagraph:
     """Recognised text that belongs together. bbox in pixels of the given image, top-left origin; confidence 0-1.
 
-    Lines of one paragraph are joined (no blank between Chinese characters, hyphenation undone); rows of something
-    like a table stay on lines of their own.
+    Lines of one paragraph are joined (no blank between Chinese characters, hyphenation undone); rows of a table, or of
+    something like one, stay on lines of their own.
     """
 
     text: str
@@ -37,6 +38,8 @@ class OcrParagraph:
     lines: tuple[RecognizedLine, ...]
     rotation: int = 0
     """Degrees clockwise by which the page had to be turned to read it: 0, 90, 180 or 270."""
+    rows: tuple[tuple[str, ...], ...] = ()
+    """The grid of a table, rows of equal length; empty when it is none."""
 
 
 def paragraphs(lines: Iterable[RecognizedLine]) -> list[OcrParagraph]:
@@ -45,7 +48,42 @@ def paragraphs(lines: Iterable[RecognizedLine]) -> list[OcrParagraph]:
     if not pieces:
         return []
     unit = median(_height(piece) for piece in pieces)
-    return [_paragraph(rows) for region in _regions(pieces, unit) for rows in _groups(_rows(region))]
+    return [found for flow in _flows(_regions(pieces, unit), unit) for found in _read_flow(flow)]
+
+
+_Rows = list[list[RecognizedLine]]
+
+
+def _flows(regions: list[list[RecognizedLine]], unit: float) -> list[list[_Rows]]:
+    """Regions, as rows, that stand one below the other: a table may have been cut into several of them."""
+    out: list[list[_Rows]] = []
+    bottom = 0.0
+    for region in regions:
+        if not out or min(piece.bbox[1] for piece in region) < bottom - 0.5 * unit:
+            out.append([])
+        out[-1].append(_rows(region))
+        bottom = max(piece.bbox[3] for piece in region)
+    return out
+
+
+def _read_flow(flow: list[_Rows]) -> list[OcrParagraph]:
+    """Tables, and the paragraphs of the rows between them, each within its region."""
+    rows = [row for region in flow for row in region]
+    regions = [index for index, region in enumerate(flow) for _ in region]
+    out: list[OcrParagraph] = []
+
+    def text(start: int, end: int) -> None:
+        for _, members in groupby(range(start, end), key=regions.__getitem__):
+            out.extend(_paragraph(group) for group in _groups([rows[i] for i in members]))
+
+    done = 0
+    for table in find_tables(rows):
+        text(done, table.start)
+        grid = tuple(tuple(join_lines(cell) for cell in cells) for cells in table.cells)
+        out.append(replace(_paragraph(rows[table.start : table.end]), rows=grid))
+        done = table.end
+    text(done, len(rows))
+    return out
 
 
 def join_lines(texts: Sequence[str]) -> str:

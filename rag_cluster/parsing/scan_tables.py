@@ -1,0 +1,236 @@
+"""Tables among recognised lines: rows one below the other whose pieces stand in the same columns.
+
+    rows of pieces -> runs of rows with several pieces -> columns (where the ink of most rows is) -> grid, if it holds
+
+Nothing but boxes and texts is looked at, so that tables with and without rules are found alike. Running text set in
+columns also stands in columns: it is told by lines that fill their column and go on in the next one. Heights and gaps
+are measured in units of the line height.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
+
+from rag_cluster.domain.ports import RecognizedLine
+
+Row = Sequence[RecognizedLine]
+"""Pieces at the same height, left to right."""
+Span = tuple[float, float]
+
+MIN_ROWS = 3
+GUTTER = 0.6
+"""Free width between two columns, at least."""
+ROW_GAP = 3.0
+"""Free height between two rows of a table, at most."""
+PROSE_WIDTH = 8.0
+"""Median width from which the pieces of a column may be lines of running text."""
+_MARKER = re.compile(r"^(?:[-•·●○▪◦*–—]|\(?\d{1,4}[.)、．:]?|[（(]?[一二三四五六七八九十]{1,3}[)）、.]|[a-zA-Z][.)])$")
+_NUMBER = re.compile(r"^[-+(]?[\d.,\s]*\d[\d.,\s]*[%)]?$")
+_BAR = re.compile(r"\s*[|｜│¦]\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class ScanTable:
+    """Rows [start, end) of the given ones are a table; cells[row][column] are the texts of a cell's lines."""
+
+    start: int
+    end: int
+    cells: tuple[tuple[tuple[str, ...], ...], ...]
+
+
+def find_tables(rows: Sequence[Row]) -> list[ScanTable]:
+    """The tables among rows that follow each other from top to bottom, in order."""
+    pieces = [piece for row in rows for piece in row]
+    if not pieces:
+        return []
+    unit = median(_height(piece) for piece in pieces)
+    out: list[ScanTable] = []
+    for start, end in _runs(rows, unit):
+        table = _best(rows, start, end, unit)
+        if table is not None:
+            out.append(table)
+    return out
+
+
+def header_rows(cells: Sequence[Sequence[str]]) -> int:
+    """1, but 0 when the first row already holds numbers where the others do."""
+    if len(cells) < 2:
+        return 0
+    numeric = [
+        column
+        for column in range(len(cells[0]))
+        if sum(bool(_NUMBER.match(row[column])) for row in cells[1:]) > 0.5 * (len(cells) - 1)
+    ]
+    return 0 if any(_NUMBER.match(cells[0][column]) for column in numeric) else 1
+
+
+def _height(piece: RecognizedLine) -> float:
+    return max(piece.bbox[3] - piece.bbox[1], 1.0)
+
+
+def _gap(above: Row, row: Row) -> float:
+    return min(piece.bbox[1] for piece in row) - max(piece.bbox[3] for piece in above)
+
+
+def _several(row: Row, unit: float) -> bool:
+    return any(b.bbox[0] - a.bbox[2] >= GUTTER * unit for a, b in pairwise(row))
+
+
+def _runs(rows: Sequence[Row], unit: float) -> list[tuple[int, int]]:
+    """[start, end) of rows close together, with several pieces in all but few rows between."""
+    out: list[tuple[int, int]] = []
+    start: int | None = None
+    last = 0
+    for index, row in enumerate(rows):
+        if start is not None and (_gap(rows[index - 1], row) > ROW_GAP * unit or index - last > 2):
+            out.append((start, last + 1))
+            start = None
+        if _several(row, unit):
+            start = index if start is None else start
+            last = index
+    if start is not None:
+        out.append((start, last + 1))
+    return [(a, b) for a, b in out if b - a >= MIN_ROWS]
+
+
+def _best(rows: Sequence[Row], start: int, end: int, unit: float) -> ScanTable | None:
+    """The longest table of a run; a title or note that stands in two pieces may have joined it at either end."""
+    for cut in range(4):
+        for head in range(cut + 1):
+            first, last = start + head, end - (cut - head)
+            while last > first and not _several(rows[last - 1], unit):
+                last -= 1
+            while first < last and not _several(rows[first], unit):
+                first += 1
+            if last - first >= MIN_ROWS and (cells := _grid(rows[first:last], unit)):
+                return ScanTable(first, last, cells)
+    return None
+
+
+def _grid(rows: Sequence[Row], unit: float) -> tuple[tuple[tuple[str, ...], ...], ...] | None:
+    """Cells of rows that are a table, None when they are not."""
+    columns = _columns([row for row in rows if _several(row, unit)], unit)
+    if len(columns) < 2:
+        return None
+    grid = [_cells(row, columns, unit) for row in rows]
+    if any(cells is None for cells in grid):
+        return None
+    placed = [cells for cells in grid if cells is not None]
+    if not _holds(placed, rows, columns, unit):
+        return None
+    texts = [[tuple(text for text, _ in cell) for cell in cells] for cells in placed]
+    return tuple(tuple(row) for row in _with_continuations(texts, rows, unit))
+
+
+def _columns(rows: Sequence[Row], unit: float) -> list[Span]:
+    """x-spans where more than a stray row has ink, apart by a gutter at least."""
+    stray = 0 if len(rows) <= MIN_ROWS else max(1, len(rows) // 10)
+    edges = sorted((x, step) for row in rows for p in row for x, step in ((p.bbox[0], 1), (p.bbox[2], -1)))
+    spans: list[Span] = []
+    depth = 0
+    begin = 0.0
+    for x, step in edges:
+        if depth <= stray < depth + step:
+            begin = x
+        elif depth + step <= stray < depth:
+            if spans and begin - spans[-1][1] < GUTTER * unit:
+                spans[-1] = (spans[-1][0], x)
+            elif x - begin > 0.2 * unit:
+                spans.append((begin, x))
+        depth += step
+    return spans
+
+
+_Piece = tuple[str, RecognizedLine | None]
+"""Text in a cell, and its line where the line stands in that cell alone."""
+
+
+def _cells(row: Row, columns: Sequence[Span], unit: float) -> list[list[_Piece]] | None:
+    """The row's pieces by column; None when one fits nowhere. What covers several columns stands in each of them."""
+    out: list[list[_Piece]] = [[] for _ in columns]
+    for piece in row:
+        x0, x1 = piece.bbox[0], piece.bbox[2]
+        covered = [i for i, (a, b) in enumerate(columns) if min(b, x1) - max(a, x0) > min(0.4 * unit, 0.5 * (b - a))]
+        if not covered:
+            middle = (x0 + x1) / 2
+            covered = [min(range(len(columns)), key=lambda i: abs((columns[i][0] + columns[i][1]) / 2 - middle))]
+        if len(covered) == 1:
+            out[covered[0]].append((piece.text, piece))
+            continue
+        # Vertical rules are read as bars.
+        parts = [part for part in _BAR.split(piece.text) if part]
+        if len(parts) != len(covered):
+            parts = [piece.text] * len(covered)
+        for column, part in zip(covered, parts, strict=True):
+            out[column].append((part, None))
+    return out
+
+
+def _holds(grid: Sequence[list[list[_Piece]]], rows: Sequence[Row], columns: Sequence[Span], unit: float) -> bool:
+    """Whether it is a table: enough full rows, columns that are used and aligned, and no running text."""
+    full = [cells for cells in grid if sum(bool(cell) for cell in cells) >= 2]
+    if len(full) < MIN_ROWS or len(full) < 0.6 * len(grid):
+        return False
+    spanning = sum(any(line is None for cell in cells for _, line in cell) for cells in grid)
+    if spanning > max(1, len(grid) // 3):
+        return False
+    filled = [sum(bool(cells[i]) for cells in full) for i in range(len(columns))]
+    if min(filled) < 2 or sorted(filled)[-2] < 0.6 * len(full) or sum(filled) < 0.5 * len(full) * len(columns):
+        return False
+    tight = median(_gap(a, b) for a, b in pairwise(rows)) < 0.7 * unit
+    aligned = 0
+    for index, span in enumerate(columns):
+        lines = [line for cells in full for _, line in cells[index] if line is not None]
+        if len(lines) >= MIN_ROWS and tight and _running(lines, span, unit):
+            return False
+        aligned += _aligned(lines, unit)
+    if aligned < max(2, len(columns) - 1 - len(columns) // 4):
+        return False
+    markers = [text for cells in full for text, _ in cells[0]]
+    # A list with its numbers, or lines with theirs, is no table.
+    return len(columns) > 2 or sum(bool(_MARKER.match(text.strip())) for text in markers) < 0.6 * len(markers)
+
+
+def _aligned(lines: Sequence[RecognizedLine], unit: float) -> bool:
+    """Whether most share a left edge, a right edge or a middle."""
+    if len(lines) < 2:
+        return bool(lines)
+    boxes = [line.bbox for line in lines]
+    for values in ([b[0] for b in boxes], [b[2] for b in boxes], [(b[0] + b[2]) / 2 for b in boxes]):
+        centre = median(values)
+        if sum(abs(value - centre) < 0.8 * unit for value in values) >= 0.6 * len(values):
+            return True
+    return False
+
+
+def _running(lines: Sequence[RecognizedLine], span: Span, unit: float) -> bool:
+    """Whether a column is running text: most lines fill it and the next goes on in the middle of a sentence."""
+    if median(line.bbox[2] - line.bbox[0] for line in lines) < PROSE_WIDTH * unit:
+        return False
+    filling = sum(line.bbox[0] - span[0] < unit and span[1] - line.bbox[2] < 1.5 * unit for line in lines)
+    going_on = sum(line.text[:1].islower() for line in lines[1:])
+    cased = sum(line.text[:1].lower() != line.text[:1].upper() for line in lines[1:])
+    if cased < 0.5 * len(lines):
+        return filling >= 0.7 * len(lines)
+    return going_on >= 0.4 * cased
+
+
+def _with_continuations(
+    texts: Sequence[list[tuple[str, ...]]], rows: Sequence[Row], unit: float
+) -> list[list[tuple[str, ...]]]:
+    """Lines of a cell that go on below belong to the row above: its first cell is empty, and it stands close."""
+    gaps = [_gap(a, b) for a, b in pairwise(rows)]
+    out = [list(texts[0])]
+    for gap, cells in zip(gaps, texts[1:], strict=True):
+        used = [i for i, cell in enumerate(cells) if cell]
+        goes_on = not cells[0] and len(used) <= max(1, len(cells) // 2) and all(out[-1][i] for i in used)
+        if goes_on and gap < 0.6 * unit and gap <= median(gaps) + 0.1 * unit:
+            for i in used:
+                out[-1][i] += cells[i]
+        else:
+            out.append(list(cells))
+    return out
