@@ -30,6 +30,8 @@ from rag_cluster.telemetry import trace_id
 log = logging.getLogger("rag_cluster.ingestion.uploads")
 
 COPY_BYTES = 1024 * 1024
+PREPARED = 60
+"""Percent of the way at which a document is prepared; the steps of indexing count from here."""
 PARTS_PER_BATCH = 4
 """Small batches: a person waits for this document and watches its percentage."""
 MAX_RETRY_SECONDS = 300.0
@@ -94,6 +96,8 @@ class _Attempt:
         self._stop = stop
         self._deadline = time.monotonic() + worker.job_timeout
         self._percent = 0
+        self._share = (0.0, 1.0)
+        """Share of the parts that is done, and that of the batch in hand: what follows preparation is theirs."""
         self._lost = False
         self._stage = steps.Stage(worker.write_path, self._watch)
 
@@ -125,8 +129,7 @@ class _Attempt:
         record = steps.open_index(self._write_path)
         done = 0
         for batch in steps.batches(prepared, PARTS_PER_BATCH):
-            # The first part of the way is preparation, the rest is shared by the parts.
-            self._percent = 60 + 40 * done // len(prepared)
+            self._share = (done / len(prepared), len(batch) / len(prepared))
             for row in steps.index_batch(self._write_path, record, batch, self._stage):
                 if isinstance(row, Receipt) and row.outcome == "busy":
                     raise ClaimLostError(row.message)
@@ -172,6 +175,9 @@ class _Attempt:
             raise ClaimLostError("the job was taken over by another worker")
         if time.monotonic() > self._deadline:
             raise DeadlineExceededError(f"the job took more than {self._worker.job_timeout:g} s")
+        if percent > PREPARED:
+            before, share = self._share
+            percent = int(PREPARED + (100 - PREPARED) * before + (percent - PREPARED) * share)
         self._percent = max(self._percent, percent)
         self._beat()
 

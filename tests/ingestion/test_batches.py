@@ -40,7 +40,8 @@ def test_large_files_travel_alone() -> None:
 
 def test_an_embed_call_is_bounded_by_parts_and_by_chunks() -> None:
     assert [len(batch) for batch in steps.batches([part(n, 5) for n in range(40)], 16)] == [16, 16, 8]
-    assert [len(batch) for batch in steps.batches([part(n, 256) for n in range(9)], 16)] == [4, 4, 1]
+    assert [len(batch) for batch in steps.batches([part(n, 100) for n in range(9)], 16)] == [2, 2, 2, 2, 1]
+    assert [len(batch) for batch in steps.batches([part(n, 256) for n in range(3)], 16)] == [1, 1, 1]
     assert list(steps.batches([], 16)) == []
 
 

@@ -29,7 +29,7 @@ def main(home: Path, port: int) -> None:
     settings = Settings(data_dir=home / "data", embedder="hash:64", ocr="off", port=port)
     services = local_services(settings)
     services.ensure_knowledge_base("buoys")
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False)
+    ray.init(address="local", num_cpus=2, include_dashboard=False, log_to_driver=False)
     endpoint = start(settings)
     answered, failed, stop = [], [], threading.Event()
 
