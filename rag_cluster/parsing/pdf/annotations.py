@@ -10,7 +10,8 @@ import pypdfium2.raw as pdfium_c
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf.geometry import PageSpace
-from rag_cluster.parsing.pdf.text import Style, Word
+from rag_cluster.parsing.pdf.styles import Style
+from rag_cluster.parsing.pdf.text import Word
 
 MAX_ANNOTATIONS = 5000
 _HIDDEN = 2 | 32

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import re
+from functools import lru_cache
 
 from rag_cluster.parsing.pdf import native
 
@@ -14,32 +15,36 @@ _MONO = re.compile(
     r"mono|cour|consol|CMTT|SFTT|typewriter|menlo|inconsol|fixed|letter ?gothic|lucidasanstyp", re.IGNORECASE
 )
 _ITALIC = re.compile(r"ital|obli|slant|[-,]It$|CMTI|CMSL", re.IGNORECASE)
+_SUBSET = re.compile(r"^[A-Z]{6}\+")
+
+FontFacts = tuple[str, bool, bool, bool]
+"""(name without subset tag, bold, italic, monospaced)"""
 
 
 class FontCache:
     """Font facts by address; for one page, since pdfium frees fonts with their pages."""
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[str, bool, bool, bool]] = {}
+        self._known: dict[int, FontFacts] = {}
         self._buffer = ctypes.create_string_buffer(256)
 
-    def facts(self, font: int) -> tuple[str, bool, bool, bool]:
-        """(name without subset tag, bold, italic, monospaced)."""
-        if font not in self._known:
-            self._known[font] = self._read(font)
-        return self._known[font]
+    def facts(self, font: int) -> FontFacts:
+        """Of the font at an address; empty ones for 0."""
+        known = self._known.get(font)
+        if known is None:
+            known = self._known[font] = self._read(font)
+        return known
 
-    def _read(self, font: int) -> tuple[str, bool, bool, bool]:
+    def _read(self, font: int) -> FontFacts:
         if not font:
             return ("", False, False, False)
         native.font_name(font, ctypes.addressof(self._buffer), 256)
-        name = self._buffer.value.decode("utf-8", "replace")
-        name = name[7:] if re.match(r"[A-Z]{6}\+", name) else name
-        flags = max(native.font_flags(font), 0)
-        bold = bool(_BOLD.search(name)) or bool(flags & 0x40000)
-        return (
-            name,
-            bold,
-            bool(_ITALIC.search(name)) or bool(flags & 0x40),
-            bool(_MONO.search(name)) or bool(flags & 1),
-        )
+        return _classify(self._buffer.value, native.font_flags(font))
+
+
+@lru_cache(maxsize=2048)
+def _classify(name: bytes, flags: int) -> FontFacts:
+    text = _SUBSET.sub("", name.decode("utf-8", "replace"))
+    flags = max(flags, 0)
+    bold, italic, mono = bool(_BOLD.search(text)), bool(_ITALIC.search(text)), bool(_MONO.search(text))
+    return (text, bold or bool(flags & 0x40000), italic or bool(flags & 0x40), mono or bool(flags & 1))

@@ -15,8 +15,9 @@ from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, pa
 from rag_cluster.parsing.pdf.layout import Obstacle, Region, regions
 from rag_cluster.parsing.pdf.lines import Line, Segment, join_words, rows, segments
 from rag_cluster.parsing.pdf.shapes import Picture, Shapes, read_shapes
+from rag_cluster.parsing.pdf.styles import SLANTED
 from rag_cluster.parsing.pdf.tables import Table
-from rag_cluster.parsing.pdf.text import SLANTED, TextLayer, Word, read_text
+from rag_cluster.parsing.pdf.text import TextLayer, Word, read_text
 
 
 @dataclass(slots=True)

@@ -8,53 +8,36 @@ from __future__ import annotations
 
 import ctypes
 import itertools
-import math
 import re
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
-import pypdfium2.raw as pdfium_c
+import numpy.typing as npt
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf import native
-from rag_cluster.parsing.pdf.fonts import FontCache
 from rag_cluster.parsing.pdf.geometry import Array, PageSpace
+from rag_cluster.parsing.pdf.styles import Style, StyleReader
 
-_WORD = re.compile("[^\\s\x00-\x1f\x7f\u00ad\u200b\u2028\ufeff\ufffe\uffff]+(?:[\x02\u00ad\ufffe](?=[^\\s]))?")
 _BULLET = re.compile("(?:(?<=\\n)|^)[\x01-\x08\x0e-\x1f](?=\\s)")
 """A glyph without Unicode at the start of a line: a bullet, by its place."""
-_SOFT = "\x02\u00ad\ufffe"
 _LETTERS = re.compile(r"[A-Za-z ]+$")
 _VERTICAL_CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u30ff]")
 _LAM_ALEF = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 
 _CJK_BLANK = re.compile("(?<=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]) (?=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef])")
 
-SLANTED = -1
-"""`Style.turn` of text that runs neither along nor across the page."""
+_BLANK, _NOTHING, _SOFT, _INK = range(4)
+"""Kinds of characters: white space, invisible, a hyphen that pdfium took for a line-end hyphenation, visible."""
+_KINDS = np.full(0x10000, _INK, np.uint8)
+_KINDS[:0x20] = _KINDS[[0x7F, 0x200B, 0xFEFF, 0xFFFF]] = _NOTHING
+_KINDS[[0x02, 0xAD, 0xFFFE]] = _SOFT
+_KINDS[[code for code in range(0x3001) if chr(code).isspace()]] = _BLANK
 
-
-@dataclass(slots=True)
-class Style:
-    """What all characters of one text object share."""
-
-    size: float
-    """Height of the em in points as displayed."""
-    font: str
-    bold: bool
-    italic: bool
-    mono: bool
-    color: int
-    """0xRRGGBB."""
-    invisible: bool
-    turn: int
-    """Quarter turns counter-clockwise of the reading direction as displayed (0 upright), or SLANTED."""
-    mcid: int
-    """Marked content id, -1 without."""
-    odd_box: bool = False
-    """The font's ascent and descent are unusable, so that boxes come from the baseline."""
+Codes = npt.NDArray[np.uint32]
+Indices = npt.NDArray[np.int64]
 
 
 class Word:
@@ -86,12 +69,13 @@ class Word:
 
 @dataclass(slots=True)
 class _Source:
-    """What runs are made of: per word its span in the text, hyphenation mark, text object and displayed box."""
+    """What runs are made of: per word its span in the text, hyphenation mark, style and displayed box."""
 
     text: str
-    spans: list[tuple[int, int]]
+    starts: list[int]
+    ends: list[int]
     soft: list[bool]
-    handles: list[int | None]
+    styles: list[Style]
     boxes: Array
 
 
@@ -112,7 +96,7 @@ class TextLayer:
             return [word]
         out = []
         for i in range(first, end):
-            start, stop = self.source.spans[i]
+            start, stop = self.source.starts[i], self.source.ends[i]
             x0, y0, x1, y1 = self.source.boxes[i].tolist()
             if word.style.odd_box:
                 y0, y1 = word.y0, word.y1
@@ -161,7 +145,7 @@ def _without_twins(words: list[Word]) -> list[Word]:
         key = (word.text, round(word.x0 * 0.5), round(word.y0 * 0.5))
         twin = seen.get(key)
         if twin is not None and abs(twin.x1 - word.x1) < 2:
-            twin.style.bold = True
+            twin.style = replace(twin.style, bold=True)
             continue
         seen[key] = word
         out.append(word)
@@ -173,65 +157,37 @@ class _Reader:
         self._page = textpage
         self._space = space
         self._reach = (2 * space.width + 2, 2 * space.height + 2)
-        self._fonts = FontCache()
-        self._styles: dict[int | None, Style] = {}
         self._rect = native.Floats(4)
         self._last = native.Floats(4)
-        self._matrix = native.Floats(6)
         self._point = native.Floats(2, ctypes.c_double)
-        self._rgba = native.Floats(4, ctypes.c_uint)
 
     def read(self) -> TextLayer:
-        text = self._text()
-        if not text.isprintable():
-            text = _BULLET.sub("•", text)
-        spans = [match.span() for match in _WORD.finditer(text)]
-        if not spans:
+        text, codes = self._text()
+        starts, ends, marks = _words(codes)
+        if not len(starts):
             return TextLayer([], len(text))
-        # A word that pdfium hyphenated over a line end carries the mark as its last character.
-        soft = [text[end - 1] in _SOFT for _, end in spans]
-        starts = [start for start, _ in spans]
-        lasts = [end - 1 - mark for (_, end), mark in zip(spans, soft, strict=True)]
-        handles = list(map(native.char_object, itertools.repeat(self._page), starts))
-        boxes = self._boxes(starts, lasts)
-        for index, handle in enumerate(handles):
-            if handle not in self._styles:
-                self._styles[handle] = self._style(handle or 0, starts[index], boxes[index])
-        source = _Source(text, spans, soft, handles, boxes)
-        breaks = self._breaks(source)
+        firsts = starts.tolist()
+        handles = np.array(list(map(native.char_object, itertools.repeat(self._page), firsts)), np.uintp)
+        boxes = self._boxes(firsts, (ends - 1 - marks).tolist())
+        groups = np.flatnonzero(np.concatenate([[True], handles[1:] != handles[:-1]]))
+        reader = StyleReader(self._page, self._space)
+        styles = reader.read(handles[groups].tolist(), starts[groups].tolist(), boxes[groups])
+        lengths = np.diff(groups, append=len(starts))
+        breaks = _breaks(styles, lengths, starts, ends, boxes)
+        every = list(itertools.chain.from_iterable(map(itertools.repeat, styles, lengths.tolist())))
+        source = _Source(text, firsts, ends.tolist(), marks.tolist(), every, boxes)
         corners = np.hstack([np.minimum.reduceat(boxes[:, :2], breaks), np.maximum.reduceat(boxes[:, 2:], breaks)])
-        runs = zip(breaks, [*breaks[1:], len(spans)], corners.tolist(), strict=True)
+        bounds = [*breaks.tolist(), len(starts)]
+        runs = zip(bounds, bounds[1:], corners.tolist(), strict=False)
         words = [word for first, end, box in runs if (word := self._run(source, first, end, box)) is not None]
         words = _without_twins(words)
         _mark_monospaced(words)
-        tall = [w for w in words if w.style.turn == 0 and w.y1 - w.y0 > 1.6 * (w.x1 - w.x0) and len(w.text) > 1]
-        vertical = sum(len(w.text) for w in tall if _VERTICAL_CJK.search(w.text))
-        return TextLayer(words, len(text), vertical > 0.4 * sum(len(w.text) for w in words), source)
-
-    def _breaks(self, source: _Source) -> list[int]:
-        """Indices of the words that begin a run: another text object, line or a wide gap before them."""
-        handles, boxes = source.handles, source.boxes
-        styles = [self._styles[handle] for handle in handles]
-        size = np.array([style.size for style in styles])
-        turned = np.array([style.turn != 0 for style in styles])
-        # Styles belong to text objects one to one.
-        same = np.array([a is b for a, b in itertools.pairwise(styles)], bool)
-        spans = np.array(source.spans)
-        gap = boxes[1:, 0] - boxes[:-1, 2]
-        joined = (
-            same
-            & (spans[1:, 0] - spans[:-1, 1] == 1)
-            & (np.abs(gap - 0.15 * size[1:]) < 0.35 * size[1:])
-            & (np.abs(boxes[1:, 1] - boxes[:-1, 1]) < 0.3 * size[1:])
-            & ~turned[1:]
-        )
-        return [0, *(np.flatnonzero(~joined) + 1).tolist()]
+        return TextLayer(words, len(text), _is_vertical(words), source)
 
     def _run(self, source: _Source, first: int, end: int, box: Sequence[float]) -> Word | None:
         """Words first..end-1 as one; None outside of the page."""
-        start, stop = source.spans[first][0], source.spans[end - 1][1]
-        handle, mark = source.handles[first], source.soft[end - 1]
-        style = self._styles[handle]
+        start, stop = source.starts[first], source.ends[end - 1]
+        style, mark = source.styles[first], source.soft[end - 1]
         text = source.text[start : stop - 1] + "-" if mark else source.text[start:stop]
         if not text.isascii():
             if end - first > 1:
@@ -243,7 +199,7 @@ class _Reader:
             x0, y0, x1, y1 = self._baseline_box(start, (x0, y0, x1, y1), style)
         if not (-2 <= x0 + x1 <= self._reach[0] and -2 <= y0 + y1 <= self._reach[1]):
             return None
-        space = first == 0 or start > source.spans[first - 1][1]
+        space = first == 0 or start > source.ends[first - 1]
         return Word(text, (x0, y0, x1, y1), style, space, mark, start, (first, end))
 
     def _boxes(self, starts: list[int], lasts: list[int]) -> Array:
@@ -259,20 +215,26 @@ class _Reader:
         left, top, right, bottom = rects.transpose(2, 0, 1).astype(float)
         return self._space.boxes(left.min(0), bottom.min(0), right.max(0), top.max(0))
 
-    def _text(self) -> str:
-        """The page's text with one character per pdfium character index."""
-        count = max(pdfium_c.FPDFText_CountChars(ctypes.cast(self._page, pdfium_c.FPDF_TEXTPAGE)), 0)
-        if not count:
-            return ""
-        buffer = ctypes.create_string_buffer(2 * (count + 1))
-        pointer = ctypes.cast(buffer, ctypes.POINTER(ctypes.c_ushort))
-        got = pdfium_c.FPDFText_GetText(ctypes.cast(self._page, pdfium_c.FPDF_TEXTPAGE), 0, count, pointer)
-        text = buffer.raw[: 2 * max(got - 1, 0)].decode("utf-16-le", "replace")
-        if len(text) == count:
-            return text
+    def _text(self) -> tuple[str, Codes]:
+        """The page's text with one character per pdfium character index, and its code points."""
+        count = max(native.char_count(self._page), 0)
+        units = np.zeros(count + 1, np.uint16)
+        got = native.char_text(self._page, 0, count, units.ctypes.data) if count else 0
+        if got == count + 1:
+            units = units[:count]
+            text = units.tobytes().decode("utf-16-le", "replace")
+            if len(text) == count:
+                return self._with_bullets(text, units.astype(np.uint32))
         # Characters without Unicode or beyond the first plane: positions differ, so ask for each.
-        codes = [native.char_unicode(self._page, i) for i in range(count)]
-        return "".join(chr(code) if 0 < code < 0x110000 and not 0xD800 <= code < 0xE000 else "\x00" for code in codes)
+        codes = np.array(list(map(native.char_unicode, itertools.repeat(self._page, count), range(count))), np.uint32)
+        codes[(codes >= 0x110000) | ((codes >= 0xD800) & (codes < 0xE000))] = 0
+        return self._with_bullets(codes.tobytes().decode("utf-32-le"), codes)
+
+    def _with_bullets(self, text: str, codes: Codes) -> tuple[str, Codes]:
+        if not (_KINDS[codes[codes < 0x20]] != _BLANK).any():
+            return text, codes
+        text = _BULLET.sub("•", text)
+        return text, np.frombuffer(text.encode("utf-32-le"), np.uint32)
 
     def _lam_alef(self, text: str, start: int) -> str:
         """pdfium spells the lam-alef ligature backwards; both letters then share one box."""
@@ -283,43 +245,6 @@ class _Reader:
             if abs(self._rect.values[0] - self._last.values[0]) < 0.5:
                 letters[match.start()], letters[match.start() + 1] = match[0][1], match[0][0]
         return "".join(letters)
-
-    def _style(self, handle: int, index: int, box: Array) -> Style:
-        matrix = self._matrix
-        native.char_matrix(self._page, index, matrix.address)
-        a, b, c, d = matrix.values[:4]
-        scale = math.hypot(c, d) or 1.0
-        size = native.char_font_size(self._page, index) * scale * self._space.unit
-        name, bold, italic, mono = self._fonts.facts(native.text_font(handle) or 0 if handle else 0)
-        color, mode, mcid = 0, 0, -1
-        if handle:
-            rgba = self._rgba
-            if native.object_fill(handle, *rgba.addresses):
-                color = rgba.values[0] << 16 | rgba.values[1] << 8 | rgba.values[2]
-                mode = 3 if rgba.values[3] == 0 else 0
-            mode = native.text_render_mode(handle) or mode
-            mcid = native.object_mcid(handle)
-        if native.char_unmapped(self._page, index):
-            name = "?"
-        style = Style(size, name, bold or mode == 2, italic, mono, color, mode == 3, self._turn(a, b), mcid)
-        across = float(box[2] - box[0] if style.turn % 2 else box[3] - box[1])
-        if style.turn != SLANTED and not 0.55 * size < across < 1.9 * size:
-            # A word in vertical writing is long across; one character tells.
-            native.loose_box(self._page, index, self._rect.address)
-            left, top, right, bottom = self._rect.values
-            x0, y0, x1, y1 = self._space.box(left, bottom, right, top)
-            across = x1 - x0 if style.turn % 2 else y1 - y0
-            style.odd_box = size > 0 and not 0.55 * size < across < 1.9 * size
-        if size <= 0:
-            style.size = max(across, 1.0)
-        return style
-
-    def _turn(self, a: float, b: float) -> int:
-        degrees = math.degrees(math.atan2(b, a)) if a or b else 0.0
-        quarter = round(degrees / 90)
-        if abs(degrees - 90 * quarter) > 4:
-            return SLANTED
-        return (quarter - self._space.rotation) % 4
 
     def _baseline_box(self, index: int, box: BBox, style: Style) -> BBox:
         """Ascent 0.8 em and descent 0.2 em around the baseline, across the reading direction as displayed."""
@@ -333,3 +258,36 @@ class _Reader:
         if style.turn == 1:
             return (x - 0.8 * em, box[1], x + 0.2 * em, box[3])
         return (x - 0.2 * em, box[1], x + 0.8 * em, box[3])
+
+
+def _words(codes: Codes) -> tuple[Indices, Indices, Indices]:
+    """(starts, ends, 1 where the last character is a hyphenation mark) of the words of a text.
+
+    A mark ends a word that goes on; what follows it is a word of its own.
+    """
+    kinds = np.full(len(codes) + 2, _BLANK, np.uint8)
+    kinds[1:-1] = _KINDS[np.minimum(codes, 0xE000 if codes.max(initial=0) > 0xFFFF else 0xFFFF)]
+    ink = kinds == _INK
+    starts = np.flatnonzero(ink[1:] & ~ink[:-1])
+    ends = np.flatnonzero(~ink[1:] & ink[:-1])
+    marks = ((kinds[ends + 1] == _SOFT) & (kinds[np.minimum(ends + 2, len(codes) + 1)] != _BLANK)).astype(np.int64)
+    return starts, ends + marks, marks
+
+
+def _breaks(styles: Sequence[Style], lengths: Indices, starts: Indices, ends: Indices, boxes: Array) -> Indices:
+    """Indices of the words that begin a run: another text object, line or a wide gap before them."""
+    size = np.repeat([style.size for style in styles], lengths)[1:]
+    joined = np.repeat([style.turn == 0 for style in styles], lengths)
+    joined[np.cumsum(lengths)[:-1]] = False
+    joined[1:] &= starts[1:] - ends[:-1] == 1
+    joined[1:] &= np.abs(boxes[1:, 0] - boxes[:-1, 2] - 0.15 * size) < 0.35 * size
+    joined[1:] &= np.abs(boxes[1:, 1] - boxes[:-1, 1]) < 0.3 * size
+    joined[0] = False
+    return np.flatnonzero(~joined)
+
+
+def _is_vertical(words: Sequence[Word]) -> bool:
+    """Whether most of the text is Chinese or Japanese that runs from top to bottom."""
+    tall = [w for w in words if w.y1 - w.y0 > 1.6 * (w.x1 - w.x0) and w.style.turn == 0 and len(w.text) > 1]
+    vertical = sum(len(w.text) for w in tall if _VERTICAL_CJK.search(w.text))
+    return vertical > 0 and vertical > 0.4 * sum(len(w.text) for w in words)

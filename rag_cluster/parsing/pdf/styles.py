@@ -1,0 +1,121 @@
+"""Styles: what all characters of one text object share, read for all objects of a page at once."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from rag_cluster.parsing.pdf import native
+from rag_cluster.parsing.pdf.fonts import FontCache
+from rag_cluster.parsing.pdf.geometry import Array, PageSpace
+
+SLANTED = -1
+"""`Style.turn` of text that runs neither along nor across the page."""
+_STROKED, _INVISIBLE = 2, 3
+"""Text render modes."""
+
+
+@dataclass(slots=True)
+class Style:
+    """What all characters of one text object share; objects that look the same share one."""
+
+    size: float
+    """Height of the em in points as displayed."""
+    font: str
+    bold: bool
+    italic: bool
+    mono: bool
+    color: int
+    """0xRRGGBB."""
+    invisible: bool
+    turn: int
+    """Quarter turns counter-clockwise of the reading direction as displayed (0 upright), or SLANTED."""
+    mcid: int
+    """Marked content id, -1 without."""
+    odd_box: bool = False
+    """The font's ascent and descent are unusable, so that boxes come from the baseline."""
+
+
+class StyleReader:
+    """Reads the styles of an open text page."""
+
+    def __init__(self, textpage: int, space: PageSpace) -> None:
+        self._page = textpage
+        self._space = space
+        self._fonts = FontCache()
+        self._rect = native.Floats(4)
+
+    def read(self, handles: Sequence[int], indices: Sequence[int], boxes: Array) -> list[Style]:
+        """One per text object; indices: a character of each; boxes: of the word that begins there, shape (n, 4)."""
+        page, count = itertools.repeat(self._page), len(handles)
+        matrices = np.zeros((count, 6), np.float32)
+        at = matrices.ctypes.data
+        deque(map(native.char_matrix, page, indices, range(at, at + 24 * count, 24)), maxlen=0)
+        rgba = np.zeros((count, 4), np.uint32)
+        at = rgba.ctypes.data
+        channels = (range(at + 4 * k, at + 4 * k + 16 * count, 16) for k in range(4))
+        colored = map(native.object_fill, handles, *channels)
+        looks = zip(
+            map(native.char_font_size, page, indices),
+            map(native.text_font, handles),
+            list(colored),
+            map(tuple, rgba.tolist()),
+            map(native.text_render_mode, handles),
+            map(native.object_mcid, handles),
+            map(native.char_unmapped, page, indices),
+            map(tuple, matrices[:, :4].tolist()),
+            strict=True,
+        )
+        known: dict[tuple[object, ...], Style] = {}
+        out = []
+        for look, index, box in zip(looks, indices, boxes.tolist(), strict=True):
+            style = known.get(look)
+            if style is None:
+                style = known[look] = self._style(*look)
+            across = box[2] - box[0] if style.turn % 2 else box[3] - box[1]
+            if not 0.55 * style.size < across < 1.9 * style.size and (style.turn != SLANTED or style.size <= 0):
+                style = self._measured(style, index)
+            out.append(style)
+        return out
+
+    def _style(
+        self,
+        size: float,
+        font: int,
+        colored: int,
+        rgba: tuple[int, int, int, int],
+        mode: int,
+        mcid: int,
+        unmapped: int,
+        matrix: tuple[float, float, float, float],
+    ) -> Style:
+        a, b, c, d = matrix
+        size *= (math.hypot(c, d) or 1.0) * self._space.unit
+        name, bold, italic, mono = self._fonts.facts(font)
+        color = rgba[0] << 16 | rgba[1] << 8 | rgba[2]
+        invisible = mode == _INVISIBLE or (mode == 0 and bool(colored) and rgba[3] == 0)
+        name = "?" if unmapped else name
+        return Style(size, name, bold or mode == _STROKED, italic, mono, color, invisible, self._turn(a, b), mcid)
+
+    def _turn(self, a: float, b: float) -> int:
+        degrees = math.degrees(math.atan2(b, a)) if a or b else 0.0
+        quarter = round(degrees / 90)
+        if abs(degrees - 90 * quarter) > 4:
+            return SLANTED
+        return (quarter - self._space.rotation) % 4
+
+    def _measured(self, style: Style, index: int) -> Style:
+        """A word in vertical writing is long across its line; one character tells whether the font's box is odd."""
+        native.loose_box(self._page, index, self._rect.address)
+        left, top, right, bottom = self._rect.values
+        x0, y0, x1, y1 = self._space.box(left, bottom, right, top)
+        across = x1 - x0 if style.turn % 2 else y1 - y0
+        if style.size <= 0:
+            return replace(style, size=max(across, 1.0))
+        odd = not 0.55 * style.size < across < 1.9 * style.size
+        return replace(style, odd_box=True) if odd else style
