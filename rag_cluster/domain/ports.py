@@ -81,7 +81,12 @@ class RecognizedLine:
 class VisionDescriber(Protocol):
     """Describes a picture in words. Its failure is a warning, never a failed document."""
 
-    def describe(self, image: bytes, media_type: str) -> str: ...
+    name: str
+    """Model and prompt: part of the content fingerprint."""
+
+    def describe(self, image: bytes, media_type: str) -> str:
+        """Plain text, never empty. image: bytes of that type. ModelUnavailableError."""
+        ...
 
 
 class Tokenizer(Protocol):

@@ -34,7 +34,7 @@ class RetrievalOptions:
     rewrite: bool = False
     rerank: bool = True
     expand_parents: bool = True
-    keyword_fallback: bool = True
+    keyword_fallback: bool = False
     score_threshold: float | None = None
     document_ids: tuple[str, ...] | None = None
     source_ids: tuple[str, ...] | None = None

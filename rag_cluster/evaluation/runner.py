@@ -103,7 +103,7 @@ async def evaluate(
 
 async def _retrieval(target: Target, dataset: Dataset, mode: RetrievalMode, progress: Progress) -> dict[str, float]:
     # Without expansion each result is one chunk; a paragraph may hold several, so more than ten are asked for.
-    options = RetrievalOptions(mode=mode, top_k=30, candidate_k=30, expand_parents=False, keyword_fallback=False)
+    options = RetrievalOptions(mode=mode, top_k=30, candidate_k=30, expand_parents=False)
     seconds: list[float] = []
 
     async def ranking(question: Question) -> list[str]:

@@ -63,6 +63,8 @@ class Retriever:
             return RetrievalRun(query, (), trace.finish((query,)), scope.hide_source_filename)
         if options.rewrite:
             trace.note("rewrite", "no rewriter configured")
+        if options.keyword_fallback:
+            trace.note("keyword_fallback", "not available in this version")
 
         vector = _QueryVector(self._embedder, query, scope)
         check = SecondCheck(self._evidence, principal, knowledge_base_id, options)

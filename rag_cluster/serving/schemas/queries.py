@@ -32,7 +32,7 @@ class QueryOptions(RequestModel):
     rewrite: bool = False
     rerank: bool = True
     expand_parents: bool = True
-    keyword_fallback: bool = True
+    keyword_fallback: bool = False
     score_threshold: float | None = None
     document_ids: list[str] | None = Field(None, max_length=10_000)
     source_ids: list[str] | None = Field(None, max_length=1_000)
