@@ -69,6 +69,12 @@ class Settings(BaseSettings):
     parse_memory_bytes: int = Field(3 * 1024 * 1024 * 1024, gt=0, description="Of the isolated child.")
     ocr: Literal["auto", "off", "force"] = "auto"
     ocr_threads: int = Field(2, ge=1)
+    ocr_max_pictures: int = Field(20, ge=0, description="Pictures inside one document that are recognised, at most.")
+    vision_url: str = Field("", description="OpenAI-compatible, e.g. http://host:8000/v1; empty describes no pictures.")
+    vision_model: str = Field("", description="The model's name at that endpoint.")
+    vision_api_key: SecretStr = SecretStr("")
+    vision_timeout: float = Field(60.0, gt=0, description="Describing one picture, each attempt.")
+    vision_max_pictures: int = Field(20, ge=0, description="Pictures of one document that are described, at most.")
 
     # Chunking.
     chunking_strategy: str = "structured"
@@ -120,6 +126,8 @@ class Settings(BaseSettings):
             raise ValueError("RAG_CHUNK_OVERLAP must be smaller than RAG_CHUNK_SIZE")
         if self.retry_min_wait > self.retry_max_wait:
             raise ValueError("RAG_RETRY_MIN_WAIT must not exceed RAG_RETRY_MAX_WAIT")
+        if self.vision_url and not self.vision_model:
+            raise ValueError("RAG_VISION_URL needs RAG_VISION_MODEL")
         return self
 
     @classmethod

@@ -15,7 +15,7 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from rag_cluster.domain.documents import DeleteReceipt, KnowledgeBase
-from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer
+from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer, VisionDescriber
 from rag_cluster.errors import ConflictError, NotFoundError
 from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base
 from rag_cluster.lifecycle.outbox import drain
@@ -238,6 +238,22 @@ class Services:
         generator: Generator = load_reference(self.settings.generator)()
         return generator
 
+    @cached_property
+    def describer(self) -> VisionDescriber:
+        """The vision endpoint that the settings name."""
+        from rag_cluster.engines.vision import OpenAIVisionDescriber
+
+        settings = self.settings
+        return OpenAIVisionDescriber(
+            settings.vision_url,
+            settings.vision_model,
+            settings.vision_api_key.get_secret_value(),
+            timeout=settings.vision_timeout,
+            retries=settings.retries,
+            min_wait=settings.retry_min_wait,
+            max_wait=settings.retry_max_wait,
+        )
+
     # -- the paths ---------------------------------------------------------------------------------------------------
 
     def retriever(self, embedder: AsyncEmbedder) -> Retriever:
@@ -295,6 +311,8 @@ class Services:
                 batch_parts=settings.index_batch_parts,
             ),
             drain=self.drain_outbox,
+            describer=(lambda: self.describer) if settings.vision_url else None,
+            max_described=settings.vision_max_pictures,
         )
 
     @cached_property

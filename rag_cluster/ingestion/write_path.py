@@ -27,6 +27,7 @@ from rag_cluster.domain.ports import (
     Outbox,
     SnapshotStore,
     Tokenizer,
+    VisionDescriber,
 )
 from rag_cluster.errors import ExternalServiceError
 from rag_cluster.telemetry import NullMetrics
@@ -126,14 +127,19 @@ class WritePath:
     pools: Pools = Pools()
     drain: Callable[[], int] = _nothing_owed
     """Carries out what the outbox owes (`lifecycle.outbox.drain`, which this layer cannot import); how many."""
+    describer: Callable[[], VisionDescriber] | None = None
+    """Called for each document: return the same one again. None describes no pictures."""
+    max_described: int = 20
+    """Pictures of one document that are described, at most."""
 
     def content_fingerprint(self, filename: str, strategy: str | None) -> str:
         """What decides the chunks of this file's bytes. UnsupportedDocumentTypeError without a parser."""
         parser = self.parser_info(filename)
         chunker = self.chunker(strategy)
+        vision = self.describer().name if self.describer is not None else ""
         return ids.content_fingerprint(
             parser=parser.name,
-            parser_version=parser.version,
+            parser_version=f"{parser.version}/vision-{vision}" if vision else parser.version,
             chunker=chunker.name,
             parameters=chunker.parameters,
             tokenizer=self.tokenizer.name,

@@ -30,6 +30,8 @@ PROSE_WIDTH = 8.0
 """Median width from which the pieces of a column may be lines of running text."""
 _MARKER = re.compile(r"^(?:[-•·●○▪◦*–—]|\(?\d{1,4}[.)、．:]?|[（(]?[一二三四五六七八九十]{1,3}[)）、.]|[a-zA-Z][.)])$")
 _NUMBER = re.compile(r"^[-+(]?[\d.,\s]*\d[\d.,\s]*[%)]?$")
+_SENTENCE = re.compile(r"[。！？]|[a-zäöüß]{3}[.!?](?:\s+[A-ZÄÖÜ]|$)")
+_LEADER = re.compile(r"(?:[.·…]\s?){4,}")
 _BAR = re.compile(r"\s*[|｜│¦]\s*")
 
 
@@ -176,10 +178,13 @@ def _holds(grid: Sequence[list[list[_Piece]]], rows: Sequence[Row], columns: Seq
     if len(full) < MIN_ROWS or len(full) < 0.6 * len(grid):
         return False
     spanning = sum(any(line is None for cell in cells for _, line in cell) for cells in grid)
-    if spanning > max(1, len(grid) // 3):
+    if spanning > max(1, len(grid) // 4) or _reads_as_text(
+        [text for cells in full for cell in cells for text, _ in cell]
+    ):
         return False
     filled = [sum(bool(cells[i]) for cells in full) for i in range(len(columns))]
-    if min(filled) < 2 or sorted(filled)[-2] < 0.6 * len(full) or sum(filled) < 0.5 * len(full) * len(columns):
+    enough = 0.55 if len(full) > 5 else 0.7
+    if min(filled) < 2 or sorted(filled)[-2] < 0.6 * len(full) or sum(filled) < enough * len(full) * len(columns):
         return False
     tight = median(_gap(a, b) for a, b in pairwise(rows)) < 0.7 * unit
     aligned = 0
@@ -190,9 +195,21 @@ def _holds(grid: Sequence[list[list[_Piece]]], rows: Sequence[Row], columns: Seq
         aligned += _aligned(lines, unit)
     if aligned < max(2, len(columns) - 1 - len(columns) // 4):
         return False
-    markers = [text for cells in full for text, _ in cells[0]]
-    # A list with its numbers, or lines with theirs, is no table.
-    return len(columns) > 2 or sum(bool(_MARKER.match(text.strip())) for text in markers) < 0.6 * len(markers)
+    return len(columns) > 2 or not _are_markers([text.strip() for cells in full for text, _ in cells[0]])
+
+
+def _reads_as_text(texts: Sequence[str]) -> bool:
+    """Whether sentences or a table of contents stand in columns by chance."""
+    sentences = sum(bool(_SENTENCE.search(text)) for text in texts)
+    leaders = sum(bool(_LEADER.search(text)) for text in texts)
+    return sentences >= 0.25 * len(texts) or leaders >= 0.25 * len(texts)
+
+
+def _are_markers(texts: Sequence[str]) -> bool:
+    """Whether a first column numbers a list or the lines of a text, or is a bullet that was read as some letter."""
+    if len(set(texts)) == 1 and len(texts[0]) <= 2:
+        return True
+    return sum(bool(_MARKER.match(text)) for text in texts) >= 0.6 * len(texts)
 
 
 def _aligned(lines: Sequence[RecognizedLine], unit: float) -> bool:

@@ -16,6 +16,7 @@ from rag_cluster.domain.documents import Claim, DocumentAsset, DocumentStatus, R
 from rag_cluster.errors import ClaimLostError, DocumentTooLargeError, EmptyDocumentError
 from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import PreparedPart
+from rag_cluster.ingestion.steps.description import describe_images
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import BYTES_TOTAL, STAGE_SECONDS
 
@@ -135,6 +136,9 @@ def prepare_claimed(
         duplicate_of = retry.call(lambda: ledger.duplicate_of(claim, sha256))
         stage.enter("parse", 10)
         parsed = _parse(write_path, work, claim, path, size)
+        if write_path.describer is not None:
+            stage.enter("describe", 30)
+            parsed = describe_images(parsed, write_path.describer(), max_pictures=write_path.max_described)
         retry.call(lambda: ledger.set_status(claim, DocumentStatus.CHUNKING))
         stage.enter("chunk", 40)
         chunked = _chunk(write_path, work, parsed)
