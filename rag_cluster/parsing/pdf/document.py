@@ -15,6 +15,7 @@ import pypdfium2.raw as pdfium_c
 from rag_cluster.domain.blocks import DocumentSource
 from rag_cluster.errors import CorruptDocumentError, EncryptedDocumentError, UnsupportedDocumentTypeError
 from rag_cluster.parsing.limits import ParseLimits, check_file_size, check_page_count
+from rag_cluster.parsing.pdf import native
 from rag_cluster.parsing.pdf.headings import squeeze
 
 MAX_OUTLINE = 5000
@@ -93,13 +94,14 @@ def page_tags(document: Any, page: Any) -> dict[int, str]:
     walk = _TagWalk()
     try:
         for i in range(max(pdfium_c.FPDF_StructTree_CountChildren(tree), 0)):
-            walk.visit(pdfium_c.FPDF_StructTree_GetChildAtIndex(tree, i), "", 0)
+            walk.visit(native.address(pdfium_c.FPDF_StructTree_GetChildAtIndex(tree, i)), "", 0)
     finally:
         pdfium_c.FPDF_StructTree_Close(tree)
     return walk.roles
 
 
 _LEAVES = frozenset({"Span", "Link", "Reference", "Em", "Strong", "NonStruct", "Quote", "StyleSpan", "Div", "Sect"})
+_TYPE_BYTES = 128
 _HOLDERS = ("LBody", "LI", "TD", "TH", "Caption", "Note")
 
 
@@ -109,9 +111,10 @@ class _TagWalk:
     def __init__(self) -> None:
         self.roles: dict[int, str] = {}
         self._left = MAX_TAGS
-        self._buffer = ctypes.create_string_buffer(128)
+        self._buffer = ctypes.create_string_buffer(_TYPE_BYTES)
+        self._address = ctypes.addressof(self._buffer)
 
-    def visit(self, element: Any, role: str, depth: int) -> None:
+    def visit(self, element: int, role: str, depth: int) -> None:
         self._left -= 1
         if not element or depth > MAX_TAG_DEPTH or self._left < 0:
             return
@@ -119,20 +122,20 @@ class _TagWalk:
         # The role that says most wins: a P inside a list item is list text, a Span inside a heading is heading text.
         if own and own not in _LEAVES and not (own == "P" and role in _HOLDERS):
             role = own
-        for i in range(max(pdfium_c.FPDF_StructElement_CountChildren(element), 0)):
-            child = pdfium_c.FPDF_StructElement_GetChildAtIndex(element, i)
+        for i in range(max(native.tag_child_count(element), 0)):
+            child = native.tag_child(element, i)
             if child:
                 self.visit(child, role, depth + 1)
             else:
-                mcid = pdfium_c.FPDF_StructElement_GetChildMarkedContentID(element, i)
+                mcid = native.tag_child_mcid(element, i)
                 if mcid >= 0:
                     self.roles[mcid] = role
 
-    def _type(self, element: Any) -> str:
-        size = pdfium_c.FPDF_StructElement_GetType(element, self._buffer, len(self._buffer))
-        if not 2 < size <= len(self._buffer):
+    def _type(self, element: int) -> str:
+        size = native.tag_type(element, self._address, _TYPE_BYTES)
+        if not 2 < size <= _TYPE_BYTES:
             return ""
-        return self._buffer.raw[: size - 2].decode("utf-16-le", "replace")
+        return ctypes.string_at(self._address, size - 2).decode("utf-16-le", "replace")
 
 
 def heading_level(role: str) -> int | None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from rag_cluster.domain.blocks import BBox
-from rag_cluster.parsing.pdf.geometry import Frame
+from rag_cluster.parsing.pdf.geometry import Frame, union
 from rag_cluster.parsing.pdf.text import Word
 
 CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff"
@@ -44,22 +44,29 @@ class Segment:
     def __init__(self, words: list[Word]) -> None:
         self.words = words
         self._text: str | None = None
-        self.measure()
+        word = words[0]
+        self.x0, self.y0, self.x1, self.y1 = word.x0, word.y0, word.x1, word.y1
+        self.chars, self.size = len(word.text), word.style.size
+        if len(words) > 1:
+            self._grow(words)
 
-    def measure(self) -> None:
-        """Box and size from the words."""
-        words = self.words
-        if len(words) == 1:
-            word = words[0]
-            self.x0, self.y0, self.x1, self.y1 = word.x0, word.y0, word.x1, word.y1
-            self.chars, self.size = len(word.text), word.style.size
-            return
-        self.x0 = min(w.x0 for w in words)
-        self.y0 = min(w.y0 for w in words)
-        self.x1 = max(w.x1 for w in words)
-        self.y1 = max(w.y1 for w in words)
-        self.chars = sum(len(w.text) for w in words)
-        self.size = max(words, key=lambda w: len(w.text)).style.size
+    def _grow(self, words: Sequence[Word]) -> None:
+        """Box, characters and size of several words; the longest word tells the size."""
+        x0, y0, x1, y1, chars, longest, size = self.x0, self.y0, self.x1, self.y1, 0, 0, self.size
+        for word in words:
+            if word.x0 < x0:
+                x0 = word.x0
+            if word.y0 < y0:
+                y0 = word.y0
+            if word.x1 > x1:
+                x1 = word.x1
+            if word.y1 > y1:
+                y1 = word.y1
+            count = len(word.text)
+            chars += count
+            if count > longest:
+                longest, size = count, word.style.size
+        self.x0, self.y0, self.x1, self.y1, self.chars, self.size = x0, y0, x1, y1, chars, size
 
     @property
     def box(self) -> BBox:
@@ -88,8 +95,10 @@ def segments(words: Sequence[Word]) -> list[Segment]:
 
 
 def _follows(a: Word, b: Word) -> bool:
-    size = max(a.style.size, b.style.size)
     gap = b.x0 - a.x1
+    size, other = a.style.size, b.style.size
+    if other > size:
+        size = other
     if not -0.6 * size < gap < 0.75 * size:
         return False
     shared = min(a.y1, b.y1) - max(a.y0, b.y0)
@@ -98,6 +107,8 @@ def _follows(a: Word, b: Word) -> bool:
 
 def join_words(words: Sequence[Word]) -> str:
     """Text of words on one line, left to right. Blanks come from the text layer or from gaps, never between CJK."""
+    if len(words) == 1:
+        return normalise(words[0].text)
     parts: list[str] = []
     before: Word | None = None
     for word in words:
@@ -132,12 +143,16 @@ class Line:
     )  # fmt: skip
 
     def __init__(self, pieces: Sequence[Segment], frame: Frame, region: int) -> None:
-        words = [w for s in pieces for w in s.words]
-        self.parts = tuple(s.text for s in pieces) if len(pieces) > 1 else ()
-        self.text = pieces[0].text if len(pieces) == 1 else join_words(words)
-        self.box: BBox = (
-            min(s.x0 for s in pieces), min(s.y0 for s in pieces), max(s.x1 for s in pieces), max(s.y1 for s in pieces),
-        )  # fmt: skip
+        if len(pieces) == 1:
+            words = pieces[0].words
+            self.parts: tuple[str, ...] = ()
+            self.text = pieces[0].text
+            self.box: BBox = pieces[0].box
+        else:
+            words = [w for s in pieces for w in s.words]
+            self.parts = tuple([s.text for s in pieces])
+            self.text = join_words(words)
+            self.box = union([s.box for s in pieces])
         self.frame = frame
         self.region = region
         self.hyphen = words[-1].hyphen or (len(words[-1].text) > 1 and words[-1].text[-1] in "-\u2010")
@@ -159,6 +174,10 @@ class Line:
             key = id(word.style)
             weights[key] = weights.get(key, 0) + len(word.text)
             styles[key] = word.style
+        if len(styles) == 1:
+            self._weigh(words[:1])
+            self.chars = weights[key]
+            return
         self.chars = sum(weights.values())
         main = styles[max(weights, key=weights.__getitem__)]
         self.size, self.font, self.mcid = round(main.size, 1), main.font, main.mcid
@@ -184,6 +203,8 @@ def _lead(words: Sequence[Word]) -> float:
 
 def rows(pieces: Sequence[Segment]) -> list[list[Segment]]:
     """Segments at the same height, each row left to right, rows from top to bottom."""
+    if len(pieces) == 1:
+        return [[pieces[0]]]
     out: list[list[Segment]] = []
     tops: list[tuple[float, float]] = []
     for piece in sorted(pieces, key=lambda s: (s.y0 + s.y1, s.x0)):
@@ -200,6 +221,8 @@ def rows(pieces: Sequence[Segment]) -> list[list[Segment]]:
         out.append([piece])
         tops.append((piece.y0, piece.y1))
     for row in out:
+        if len(row) == 1:
+            continue
         row.sort(key=lambda s: s.x0)
         if not all(s.words[0].text.isascii() for s in row) and _right_to_left(row):
             row.sort(key=lambda s: s.words[0].order)

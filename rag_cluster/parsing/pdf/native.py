@@ -55,6 +55,10 @@ segment_type = _bind(pdfium_c.FPDFPathSegment_GetType, _I, _P)
 font_name = _bind(pdfium_c.FPDFFont_GetBaseFontName, ctypes.c_size_t, _P, _P, ctypes.c_size_t)
 font_flags = _bind(pdfium_c.FPDFFont_GetFlags, _I, _P)
 font_weight = _bind(pdfium_c.FPDFFont_GetWeight, _I, _P)
+tag_child_count = _bind(pdfium_c.FPDF_StructElement_CountChildren, _I, _P)
+tag_child = _bind(pdfium_c.FPDF_StructElement_GetChildAtIndex, _H, _P, _I)
+tag_child_mcid = _bind(pdfium_c.FPDF_StructElement_GetChildMarkedContentID, _I, _P, _I)
+tag_type = _bind(pdfium_c.FPDF_StructElement_GetType, ctypes.c_ulong, _P, _P, ctypes.c_ulong)
 
 
 class Floats:

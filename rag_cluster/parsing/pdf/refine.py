@@ -16,10 +16,12 @@ _NUMBER = re.compile(r"^[^\w]*\d[\d.,%\s*()-]*$|^[-–—]$")
 def refine(grid: Grid, words: Sequence[Word]) -> None:
     """Add the missing boundaries to `grid`, in place, with rules where cells are to be kept apart."""
     cells = _cells(grid, words)
+    columns = len(grid.xs)
     for column in reversed(range(len(grid.xs) - 1)):
         _split_column(grid, column, [cells.get((r, column), []) for r in range(len(grid.ys) - 1)])
     _separate(grid, words)
-    cells = _cells(grid, words)
+    if len(grid.xs) > columns:
+        cells = _cells(grid, words)
     for band in reversed(range(len(grid.ys) - 1)):
         _split_band(grid, band, [cells.get((band, c), []) for c in range(len(grid.xs) - 1)])
 
@@ -31,7 +33,7 @@ def _cells(grid: Grid, words: Sequence[Word]) -> dict[tuple[int, int], list[list
         place = (slot(grid.ys, (word.y0 + word.y1) / 2), slot(grid.xs, (word.x0 + word.x1) / 2))
         held.setdefault(place, []).append(word)
     return {
-        place: rows(segments(content)) if len(content) > 1 else [segments(content)] for place, content in held.items()
+        place: rows(segments(content)) if len(content) > 1 else [[Segment(content)]] for place, content in held.items()
     }
 
 

@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+import numpy.typing as npt
 import pypdfium2.raw as pdfium_c
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf import native
-from rag_cluster.parsing.pdf.geometry import Frame, PageSpace
+from rag_cluster.parsing.pdf.geometry import Array, Frame, PageSpace
 
 MAX_OBJECTS = 60_000
 """Of one page; what lies behind is ignored, so that a page of millions of strokes costs seconds, not hours."""
@@ -24,6 +25,7 @@ THIN = 3.2
 
 _Matrix = tuple[float, float, float, float, float, float]
 _IDENTITY: _Matrix = (1.0, 0.0, 0.0, 1.0, 0.0, 0.0)
+_CONTENT = frozenset({pdfium_c.FPDF_PAGEOBJ_IMAGE, pdfium_c.FPDF_PAGEOBJ_FORM})
 
 
 @dataclass(slots=True)
@@ -89,11 +91,14 @@ def read_shapes(page: object, space: PageSpace) -> Shapes:
     count = min(max(native.page_object_count(handle), 0), MAX_OBJECTS)
     handles = list(map(native.page_object, itertools.repeat(handle), range(count)))
     kinds = list(map(native.object_type, handles))
-    drawn = [(h, kind) for h, kind in zip(handles, kinds, strict=True) if kind != pdfium_c.FPDF_PAGEOBJ_TEXT]
-    if drawn:
-        boxes = reader.boxes([h for h, _ in drawn])
-        for (h, kind), box in zip(drawn, boxes, strict=True):
-            reader.object(h, kind, box, _IDENTITY, 0)
+    paths = [h for h, kind in zip(handles, kinds, strict=True) if kind == pdfium_c.FPDF_PAGEOBJ_PATH]
+    others = [(h, kind) for h, kind in zip(handles, kinds, strict=True) if kind in _CONTENT]
+    if paths:
+        reader.paths(paths)
+    if others:
+        boxes, seen = reader.boxes([h for h, _ in others])
+        for (h, kind), box, visible in zip(others, boxes.tolist(), seen.tolist(), strict=True):
+            reader.object(h, kind, tuple(box) if visible else None, _IDENTITY, 0)
     return reader.shapes
 
 
@@ -108,8 +113,23 @@ class _Reader:
         self._rgba = native.Floats(4, ctypes.c_uint)
         self._xy = native.Floats(2)
 
-    def boxes(self, handles: Sequence[int]) -> list[BBox | None]:
-        """Displayed boxes of top-level objects; None outside of the page."""
+    def paths(self, handles: Sequence[int]) -> None:
+        """Sort top-level paths in: most are thin, and rules by their boxes alone."""
+        boxes, seen = self.boxes(handles)
+        sides = boxes[:, 2:] - boxes[:, :2]
+        thin = (sides <= THIN).any(1)
+        lying = sides[:, 0] >= sides[:, 1]
+        for x0, y0, x1, y1 in boxes[seen & thin & lying & (sides[:, 0] > 1.0)].tolist():
+            self.shapes.horizontal.append(Rule((y0 + y1) / 2, x0, x1))
+        for x0, y0, x1, y1 in boxes[seen & thin & ~lying & (sides[:, 1] > 1.0)].tolist():
+            self.shapes.vertical.append(Rule((x0 + x1) / 2, y0, y1))
+        wide = np.flatnonzero(seen & ~thin)
+        for index, box in zip(wide.tolist(), boxes[wide].tolist(), strict=True):
+            self._path(handles[index], tuple(box), _IDENTITY)
+        self._seen += len(handles)
+
+    def boxes(self, handles: Sequence[int]) -> tuple[Array, npt.NDArray[np.bool_]]:
+        """(displayed boxes of top-level objects, cut at the page's edges, shape (n, 4); whether they can be seen)"""
         count = len(handles)
         edges = np.zeros((count, 4), np.float32)
         at = edges.ctypes.data
@@ -119,9 +139,7 @@ class _Reader:
         found = self._space.boxes(left, bottom, right, top)
         low, high = np.zeros(2), np.array([self._space.width, self._space.height])
         first, last = np.maximum(found[:, :2], low), np.minimum(found[:, 2:], high)
-        inside = ((last >= first).all(1)).tolist()
-        cut = np.hstack([first, last]).tolist()
-        return [(box[0], box[1], box[2], box[3]) if ok else None for box, ok in zip(cut, inside, strict=True)]
+        return np.hstack([first, last]), (last >= first).all(1)
 
     def object(self, handle: int, kind: int, box: BBox | None, matrix: _Matrix, depth: int) -> None:
         """Sort one object in; `box` is None when it cannot be seen."""
