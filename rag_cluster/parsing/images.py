@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import io
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,33 +42,40 @@ class ImageParser:
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """EmptyDocumentError when no text is recognised, or none may be; DocumentTooLargeError before decoding."""
-        from PIL import Image, ImageSequence, UnidentifiedImageError
+        from PIL import Image
 
         if self._recognizer is None:
             raise EmptyDocumentError(f"{source.filename!r} is a picture, and text recognition is off")
-        try:
-            with Image.open(source.path) as picture:
+        builder = BlockBuilder(source)
+        found = 0
+        with _reading(source):
+            picture = Image.open(source.path)
+        with picture:
+            with _reading(source):
                 frames = getattr(picture, "n_frames", 1)
-                check_page_count(frames, self._limits)
-                builder = BlockBuilder(source)
-                found = 0
-                for number, frame in enumerate(ImageSequence.Iterator(picture), 1):
-                    check_image_size(frame.width, frame.height, self._limits)
-                    found += self._page(builder, source, frame, number if frames > 1 else None)
-                form = picture.format or ""
-        except (UnidentifiedImageError, SyntaxError, ValueError, EOFError, OSError) as error:
-            raise CorruptDocumentError(f"{source.filename!r} is not a readable picture: {error}") from error
-        except Image.DecompressionBombError as error:
-            raise DocumentTooLargeError(str(error)) from error
+            check_page_count(frames, self._limits)
+            for index in range(frames):
+                frame = self._frame(source, picture, index)
+                found += self._page(builder, source, frame, index + 1 if frames > 1 else None)
+            form = picture.format or ""
         if not found:
             raise EmptyDocumentError(f"No text was recognised in {source.filename!r}")
         return builder.build({"format": form, "pages": frames})
+
+    def _frame(self, source: DocumentSource, picture: Image.Image, index: int) -> Image.Image:
+        with _reading(source):
+            picture.seek(index)
+        check_image_size(picture.width, picture.height, self._limits)
+        with _reading(source):
+            picture.load()
+        return picture
 
     def _page(self, builder: BlockBuilder, source: DocumentSource, frame: Image.Image, page: int | None) -> int:
         """The blocks of one frame; how many paragraphs were recognised."""
         from PIL import ImageOps
 
-        upright = ImageOps.exif_transpose(frame)
+        with _reading(source):
+            upright = ImageOps.exif_transpose(frame)
         paragraphs = recognize_page(self._recognizer, upright) if self._recognizer else []
         content, media_type = _shown(source, frame, upright, page)
         builder.image(
@@ -79,6 +89,19 @@ class ImageParser:
         for paragraph in paragraphs:
             _add(builder, paragraph, page)
         return len(paragraphs)
+
+
+@contextmanager
+def _reading(source: DocumentSource) -> Iterator[None]:
+    """Around what Pillow reads: damaged files end in whatever its readers' arithmetic runs into."""
+    from PIL import Image
+
+    try:
+        yield
+    except Image.DecompressionBombError as error:
+        raise DocumentTooLargeError(str(error)) from error
+    except (OSError, EOFError, SyntaxError, ValueError, TypeError, LookupError, ArithmeticError, struct.error) as error:
+        raise CorruptDocumentError(f"{source.filename!r} is not a readable picture: {error}") from error
 
 
 def _add(builder: BlockBuilder, paragraph: OcrParagraph, page: int | None) -> None:
