@@ -24,14 +24,22 @@ Span = tuple[float, float]
 MIN_ROWS = 3
 GUTTER = 0.6
 """Free width between two columns, at least."""
+NARROW_GUTTER = 0.25
+"""The same where most rows leave it free at the same place."""
 ROW_GAP = 3.0
 """Free height between two rows of a table, at most."""
+WIDE_GAP = 0.8
+"""Free height that may part two tables, or a table from something else."""
+OVERLAP = 0.7
+"""Height that two rows may share on a page that is not quite straight, at most."""
+UNEVEN = 1.7
+"""Large pieces over small ones (ninth over first decile of heights): more than that is no table."""
 PROSE_WIDTH = 8.0
 """Median width from which the pieces of a column may be lines of running text."""
 _MARKER = re.compile(r"^(?:[-•·●○▪◦*–—]|\(?\d{1,4}[.)、．:]?|[（(]?[一二三四五六七八九十]{1,3}[)）、.]|[a-zA-Z][.)])$")
 _NUMBER = re.compile(r"^[-+(]?[\d.,\s]*\d[\d.,\s]*[%)]?$")
 _SENTENCE = re.compile(r"[。！？]|[a-zäöüß]{3}[.!?](?:\s+[A-ZÄÖÜ]|$)")
-_LEADER = re.compile(r"(?:[.·…]\s?){4,}")
+_LEADER = re.compile(r"(?:[.·…]\s?){4,}|\s[.·…]+$|[.·…]{2}$|^[.·…]+\s")
 _BAR = re.compile(r"\s*[|｜│¦]\s*")
 
 
@@ -52,22 +60,26 @@ def find_tables(rows: Sequence[Row]) -> list[ScanTable]:
     unit = median(_height(piece) for piece in pieces)
     out: list[ScanTable] = []
     for start, end in _runs(rows, unit):
-        table = _best(rows, start, end, unit)
-        if table is not None:
-            out.append(table)
+        out += _tables(rows, start, end, unit)
     return out
 
 
 def header_rows(cells: Sequence[Sequence[str]]) -> int:
-    """1, but 0 when the first row already holds numbers where the others do."""
+    """Rows before the first one with numbers where the most rows have them, 3 at most; 1 in a table of words."""
     if len(cells) < 2:
         return 0
     numeric = [
         column
         for column in range(len(cells[0]))
-        if sum(bool(_NUMBER.match(row[column])) for row in cells[1:]) > 0.5 * (len(cells) - 1)
+        if sum(bool(_NUMBER.match(row[column])) for row in cells) > 0.5 * len(cells)
     ]
-    return 0 if any(_NUMBER.match(cells[0][column]) for column in numeric) else 1
+    if not numeric:
+        return 1
+    for index, row in enumerate(cells[:3]):
+        values = [row[column] for column in numeric if row[column]]
+        if sum(bool(_NUMBER.match(value)) for value in values) > 0.5 * len(values):
+            return index
+    return 1
 
 
 def _height(piece: RecognizedLine) -> float:
@@ -99,6 +111,19 @@ def _runs(rows: Sequence[Row], unit: float) -> list[tuple[int, int]]:
     return [(a, b) for a, b in out if b - a >= MIN_ROWS]
 
 
+def _tables(rows: Sequence[Row], start: int, end: int, unit: float) -> list[ScanTable]:
+    """The tables of a run: one, or more where a gap parts what has finer columns by itself."""
+    if end - start < MIN_ROWS:
+        return []
+    whole = _best(rows, start, end, unit)
+    gap, at = max((_gap(rows[i - 1], rows[i]), i) for i in range(start + 1, end))
+    if gap > WIDE_GAP * unit:
+        parts = _tables(rows, start, at, unit) + _tables(rows, at, end, unit)
+        if whole is None or any(len(part.cells[0]) > len(whole.cells[0]) for part in parts):
+            return parts
+    return [whole] if whole else []
+
+
 def _best(rows: Sequence[Row], start: int, end: int, unit: float) -> ScanTable | None:
     """The longest table of a run; a title or note that stands in two pieces may have joined it at either end."""
     for cut in range(4):
@@ -116,7 +141,7 @@ def _best(rows: Sequence[Row], start: int, end: int, unit: float) -> ScanTable |
 def _grid(rows: Sequence[Row], unit: float) -> tuple[tuple[tuple[str, ...], ...], ...] | None:
     """Cells of rows that are a table, None when they are not."""
     columns = _columns([row for row in rows if _several(row, unit)], unit)
-    if len(columns) < 2:
+    if len(columns) < 2 or not _even(rows, unit):
         return None
     grid = [_cells(row, columns, unit) for row in rows]
     if any(cells is None for cells in grid):
@@ -128,9 +153,29 @@ def _grid(rows: Sequence[Row], unit: float) -> tuple[tuple[tuple[str, ...], ...]
     return tuple(tuple(row) for row in _with_continuations(texts, rows, unit))
 
 
+def _even(rows: Sequence[Row], unit: float) -> bool:
+    """Whether the type is of one size and the rows stand clear of each other."""
+    heights = sorted(_height(piece) for row in rows for piece in row)
+    small, large = heights[len(heights) // 10], heights[-1 - len(heights) // 10]
+    return large <= UNEVEN * small and all(_gap(a, b) > -OVERLAP * unit for a, b in pairwise(rows))
+
+
 def _columns(rows: Sequence[Row], unit: float) -> list[Span]:
-    """x-spans where more than a stray row has ink, apart by a gutter at least."""
+    """x-spans of the columns. One that a few bridging headers hold together is split where most rows leave a gutter."""
     stray = 0 if len(rows) <= MIN_ROWS else max(1, len(rows) // 10)
+    out: list[Span] = []
+    for span in _inked(rows, stray, GUTTER * unit):
+        within = [[p for p in row if span[0] <= (p.bbox[0] + p.bbox[2]) / 2 <= span[1]] for row in rows]
+        used = [row for row in within if row]
+        parts = _inked(used, int(0.34 * len(used)), NARROW_GUTTER * unit)
+        filled = [sum(any(a < (p.bbox[0] + p.bbox[2]) / 2 < b for p in row) for row in used) for a, b in parts]
+        several = len(parts) > 1 and min(filled) >= 0.5 * len(used)
+        out += parts if several else [span]
+    return out
+
+
+def _inked(rows: Sequence[Row], stray: int, gutter: float) -> list[Span]:
+    """x-spans where more than `stray` rows have ink, apart by a gutter at least."""
     edges = sorted((x, step) for row in rows for p in row for x, step in ((p.bbox[0], 1), (p.bbox[2], -1)))
     spans: list[Span] = []
     depth = 0
@@ -139,9 +184,9 @@ def _columns(rows: Sequence[Row], unit: float) -> list[Span]:
         if depth <= stray < depth + step:
             begin = x
         elif depth + step <= stray < depth:
-            if spans and begin - spans[-1][1] < GUTTER * unit:
+            if spans and begin - spans[-1][1] < gutter:
                 spans[-1] = (spans[-1][0], x)
-            elif x - begin > 0.2 * unit:
+            elif x - begin > 0.3 * gutter:
                 spans.append((begin, x))
         depth += step
     return spans
@@ -200,9 +245,7 @@ def _holds(grid: Sequence[list[list[_Piece]]], rows: Sequence[Row], columns: Seq
 
 def _reads_as_text(texts: Sequence[str]) -> bool:
     """Whether sentences or a table of contents stand in columns by chance."""
-    sentences = sum(bool(_SENTENCE.search(text)) for text in texts)
-    leaders = sum(bool(_LEADER.search(text)) for text in texts)
-    return sentences >= 0.25 * len(texts) or leaders >= 0.25 * len(texts)
+    return sum(bool(_SENTENCE.search(text) or _LEADER.search(text)) for text in texts) >= 0.25 * len(texts)
 
 
 def _are_markers(texts: Sequence[str]) -> bool:
