@@ -124,8 +124,10 @@ class _Reader:
         for x0, y0, x1, y1 in boxes[seen & thin & ~lying & (sides[:, 1] > 1.0)].tolist():
             self.shapes.vertical.append(Rule((x0 + x1) / 2, y0, y1))
         wide = np.flatnonzero(seen & ~thin)
-        for index, box in zip(wide.tolist(), boxes[wide].tolist(), strict=True):
-            self._path(handles[index], tuple(box), _IDENTITY)
+        large = [handles[index] for index in wide.tolist()]
+        flat = _rectangles(large)
+        for handle, box, rectangle in zip(large, boxes[wide].tolist(), flat, strict=True):
+            self._path(handle, tuple(box), _IDENTITY, rectangle)
         self._seen += len(handles)
 
     def boxes(self, handles: Sequence[int]) -> tuple[Array, npt.NDArray[np.bool_]]:
@@ -175,19 +177,21 @@ class _Reader:
         x1, y1 = min(x1, self._space.width), min(y1, self._space.height)
         return (x0, y0, x1, y1) if x1 >= x0 and y1 >= y0 else None
 
-    def _path(self, handle: int, box: BBox, matrix: _Matrix) -> None:
-        width, height = box[2] - box[0], box[3] - box[1]
-        if width <= THIN or height <= THIN:
+    def _path(self, handle: int, box: BBox, matrix: _Matrix, rectangle: bool | None = None) -> None:
+        if box[2] - box[0] <= THIN or box[3] - box[1] <= THIN:
             self._add_rule(box)
             return
         native.path_draw_mode(handle, *self._mode.addresses)
         filled, stroked = self._mode.values
         if not filled and not stroked:
             return
-        count = native.path_segment_count(handle)
-        if count <= 6 and self._rectangular(handle, count):
+        if rectangle is None:
+            rectangle = _rectangles([handle])[0]
+        if rectangle:
             self._rectangle(handle, box, bool(filled), bool(stroked))
-        elif count <= MAX_SEGMENTS:
+            return
+        count = native.path_segment_count(handle)
+        if count <= MAX_SEGMENTS:
             self._segments(handle, count, matrix, box, bool(stroked))
         else:
             self.shapes.drawings.append(box)
@@ -215,12 +219,6 @@ class _Reader:
         x0, y0, x1, y1 = box
         self.shapes.horizontal += [Rule(y0, x0, x1), Rule(y1, x0, x1)]
         self.shapes.vertical += [Rule(x0, y0, y1), Rule(x1, y0, y1)]
-
-    def _rectangular(self, handle: int, count: int) -> bool:
-        points = self._points(handle, count)
-        if points is None or len(points) < 4:
-            return False
-        return len({round(x, 1) for _, x, _ in points}) == 2 and len({round(y, 1) for _, _, y in points}) == 2
 
     def _points(self, handle: int, count: int) -> list[tuple[int, float, float]] | None:
         """(segment type, x, y) in the object's own space; None when the path has curves."""
@@ -258,6 +256,31 @@ class _Reader:
         for rule in rules:
             if (visible := self._cut(rule)) is not None:
                 self._add_rule(visible)
+
+
+def _rectangles(handles: Sequence[int]) -> list[bool]:
+    """Which paths are axis-parallel rectangles in their own space: at most six points, on two values of x and of y."""
+    counts = list(map(native.path_segment_count, handles))
+    owners = [h for h, count in zip(handles, counts, strict=True) if 4 <= count <= 6 for _ in range(count)]
+    steps = [i for count in counts if 4 <= count <= 6 for i in range(count)]
+    segments = list(map(native.path_segment, owners, steps))
+    kinds = list(map(native.segment_type, segments))
+    points = np.zeros((len(segments), 2), np.float32)
+    at = points.ctypes.data
+    end = at + 8 * len(segments)
+    deque(map(native.segment_point, segments, range(at, end, 8), range(at + 4, end + 4, 8)), maxlen=0)
+    places = np.round(points, 1).tolist()
+    out, first = [], 0
+    for count in counts:
+        if not 4 <= count <= 6:
+            out.append(False)
+            continue
+        last = first + count
+        corners = places[first:last]
+        straight = pdfium_c.FPDF_SEGMENT_BEZIERTO not in kinds[first:last]
+        out.append(straight and len({x for x, _ in corners}) == 2 and len({y for _, y in corners}) == 2)
+        first = last
+    return out
 
 
 def _multiply(a: _Matrix, b: _Matrix) -> _Matrix:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf import native
 from rag_cluster.parsing.pdf.geometry import Array, PageSpace
 from rag_cluster.parsing.pdf.styles import Style, StyleReader
@@ -48,7 +47,7 @@ class Word:
     def __init__(
         self,
         text: str,
-        box: BBox,
+        box: Sequence[float],
         style: Style,
         space: bool,
         hyphen: bool,
@@ -175,32 +174,33 @@ class _Reader:
         lengths = np.diff(groups, append=len(starts))
         breaks = _breaks(styles, lengths, starts, ends, boxes)
         every = list(itertools.chain.from_iterable(map(itertools.repeat, styles, lengths.tolist())))
-        source = _Source(text, firsts, ends.tolist(), marks.tolist(), every, boxes)
-        corners = np.hstack([np.minimum.reduceat(boxes[:, :2], breaks), np.maximum.reduceat(boxes[:, 2:], breaks)])
-        bounds = [*breaks.tolist(), len(starts)]
-        runs = zip(bounds, bounds[1:], corners.tolist(), strict=False)
-        words = [word for first, end, box in runs if (word := self._run(source, first, end, box)) is not None]
-        words = _without_twins(words)
+        source = _Source(text, firsts, ends.tolist(), marks.astype(bool).tolist(), every, boxes)
+        words = _without_twins(self._runs(source, breaks))
         _mark_monospaced(words)
         return TextLayer(words, len(text), _is_vertical(words), source)
 
-    def _run(self, source: _Source, first: int, end: int, box: Sequence[float]) -> Word | None:
-        """Words first..end-1 as one; None outside of the page."""
-        start, stop = source.starts[first], source.ends[end - 1]
-        style, mark = source.styles[first], source.soft[end - 1]
-        text = source.text[start : stop - 1] + "-" if mark else source.text[start:stop]
-        if not text.isascii():
-            if end - first > 1:
-                text = _CJK_BLANK.sub("", text)
-            elif _LAM_ALEF.search(text):
-                text = self._lam_alef(text, start)
-        x0, y0, x1, y1 = box
-        if style.odd_box:
-            x0, y0, x1, y1 = self._baseline_box(start, (x0, y0, x1, y1), style)
-        if not (-2 <= x0 + x1 <= self._reach[0] and -2 <= y0 + y1 <= self._reach[1]):
-            return None
-        space = first == 0 or start > source.ends[first - 1]
-        return Word(text, (x0, y0, x1, y1), style, space, mark, start, (first, end))
+    def _runs(self, source: _Source, breaks: Indices) -> list[Word]:
+        """Words between breaks as one each; those outside of the page are left out."""
+        boxes = source.boxes
+        corners = np.hstack([np.minimum.reduceat(boxes[:, :2], breaks), np.maximum.reduceat(boxes[:, 2:], breaks)])
+        firsts = breaks.tolist()
+        text, starts, ends, soft, styles = source.text, source.starts, source.ends, source.soft, source.styles
+        right, bottom = self._reach
+        out = []
+        for first, end, box in zip(firsts, [*firsts[1:], len(starts)], corners.tolist(), strict=True):
+            start, stop, mark, style = starts[first], ends[end - 1], soft[end - 1], styles[first]
+            content = text[start : stop - 1] + "-" if mark else text[start:stop]
+            if not content.isascii():
+                if end - first > 1:
+                    content = _CJK_BLANK.sub("", content)
+                elif _LAM_ALEF.search(content):
+                    content = self._lam_alef(content, start)
+            if style.odd_box:
+                box = self._baseline_box(start, box, style)
+            if -2 <= box[0] + box[2] <= right and -2 <= box[1] + box[3] <= bottom:
+                space = first == 0 or start > ends[first - 1]
+                out.append(Word(content, box, style, space, mark, start, (first, end)))
+        return out
 
     def _boxes(self, starts: list[int], lasts: list[int]) -> Array:
         """Displayed boxes from the first to the last character of every word, shape (n, 4)."""
@@ -246,7 +246,7 @@ class _Reader:
                 letters[match.start()], letters[match.start() + 1] = match[0][1], match[0][0]
         return "".join(letters)
 
-    def _baseline_box(self, index: int, box: BBox, style: Style) -> BBox:
+    def _baseline_box(self, index: int, box: Sequence[float], style: Style) -> Sequence[float]:
         """Ascent 0.8 em and descent 0.2 em around the baseline, across the reading direction as displayed."""
         native.char_origin(self._page, index, *self._point.addresses)
         x, y, _, _ = self._space.box(*self._point.values, *self._point.values)
