@@ -10,3 +10,8 @@ pytest_plugins = [
 ]
 
 pytest.register_assert_rewrite("tests.contracts")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """The one way to write tests/parsing/golden; see tests/parsing/test_golden.py."""
+    parser.addoption("--regenerate-golden", action="store_true", help="Write the golden files instead of comparing.")
