@@ -6,6 +6,7 @@ import ctypes
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -135,7 +136,12 @@ class _TagWalk:
         size = native.tag_type(element, self._address, _TYPE_BYTES)
         if not 2 < size <= _TYPE_BYTES:
             return ""
-        return ctypes.string_at(self._address, size - 2).decode("utf-16-le", "replace")
+        return _role(ctypes.string_at(self._address, size - 2))
+
+
+@lru_cache(maxsize=256)
+def _role(name: bytes) -> str:
+    return name.decode("utf-16-le", "replace")
 
 
 def heading_level(role: str) -> int | None:

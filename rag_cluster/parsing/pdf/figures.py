@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import io
+import struct
+import zlib
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import pypdfium2 as pdfium
 import pypdfium2.raw as pdfium_c
 
@@ -21,6 +24,9 @@ MAX_FIGURES = 60
 """Of one page."""
 RENDER_SCALE = 2.0
 """Pixels per point of a rendered figure: 144 dpi."""
+JPEG_QUALITY = 90
+"""Of rendered pictures whose own data is lossy already."""
+_LOSSY = {b"DCTDecode", b"JPXDecode"}
 
 
 @dataclass(slots=True)
@@ -75,9 +81,23 @@ def extract(document: Any, page: Any, space: PageSpace, picture: Picture, limits
     image = render(page, space, _scale(picture), limits, picture.box, grey=_is_grey(page, picture))
     if image is None or image.width < 8 or image.height < 8 or _blank(image):
         return None
-    out = io.BytesIO()
-    image.save(out, "PNG", compress_level=1)
-    return Figure(picture.box, out.getvalue(), "image/png", image.width, image.height)
+    if picture.handle and set(_filters(picture)) & _LOSSY:
+        out = io.BytesIO()
+        image.save(out, "JPEG", quality=JPEG_QUALITY)
+        return Figure(picture.box, out.getvalue(), "image/jpeg", image.width, image.height)
+    return Figure(picture.box, png(image), "image/png", image.width, image.height)
+
+
+def png(image: Any) -> bytes:
+    """A grey or RGB picture as PNG without row filters: half the time of Pillow's, which tries all five on each row."""
+    pixels = np.asarray(image)
+    lines = np.zeros((image.height, 1 + pixels.size // image.height), np.uint8)
+    lines[:, 1:] = pixels.reshape(image.height, -1)
+    header = struct.pack(">IIBBBBB", image.width, image.height, 8, 0 if image.mode == "L" else 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.data, 1)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
 
 
 def _scale(picture: Picture) -> float:
@@ -109,13 +129,14 @@ def _jpeg(picture: Picture, space: PageSpace, limits: ParseLimits) -> Figure | N
     if not picture.handle or picture.nested or space.rotation:
         return None
     handle = ctypes.cast(picture.handle, pdfium_c.FPDF_PAGEOBJECT)
-    if pdfium_c.FPDFImageObj_GetImageFilterCount(handle) != 1:
-        return None
-    name = ctypes.create_string_buffer(32)
-    pdfium_c.FPDFImageObj_GetImageFilter(handle, 0, name, 32)
     matrix = pdfium_c.FS_MATRIX()
     pdfium_c.FPDFPageObj_GetMatrix(handle, matrix)
-    if name.value != b"DCTDecode" or matrix.a <= 0 or matrix.d <= 0 or abs(matrix.b) + abs(matrix.c) > 0.01 * matrix.a:
+    if (
+        _filters(picture) != [b"DCTDecode"]
+        or matrix.a <= 0
+        or matrix.d <= 0
+        or abs(matrix.b) + abs(matrix.c) > 0.01 * matrix.a
+    ):
         return None
     size = pdfium_c.FPDFImageObj_GetImageDataRaw(handle, None, 0)
     if not 0 < size <= limits.max_file_bytes:
@@ -123,6 +144,17 @@ def _jpeg(picture: Picture, space: PageSpace, limits: ParseLimits) -> Figure | N
     buffer = ctypes.create_string_buffer(size)
     pdfium_c.FPDFImageObj_GetImageDataRaw(handle, buffer, size)
     return _checked_jpeg(buffer.raw, picture.box, limits)
+
+
+def _filters(picture: Picture) -> list[bytes]:
+    """Names of the filters of its stream, outermost first."""
+    handle = ctypes.cast(picture.handle, pdfium_c.FPDF_PAGEOBJECT)
+    name = ctypes.create_string_buffer(32)
+    out = []
+    for index in range(min(max(pdfium_c.FPDFImageObj_GetImageFilterCount(handle), 0), 8)):
+        pdfium_c.FPDFImageObj_GetImageFilter(handle, index, name, 32)
+        out.append(name.value)
+    return out
 
 
 def _checked_jpeg(content: bytes, box: BBox, limits: ParseLimits) -> Figure | None:
@@ -138,8 +170,8 @@ def _checked_jpeg(content: bytes, box: BBox, limits: ParseLimits) -> Figure | No
 
 
 def _blank(image: Any) -> bool:
-    low, high = image.convert("L").getextrema()
-    return bool(high - low < 6)
+    extremes = image.getextrema()
+    return all(high - low < 6 for low, high in (extremes if image.mode != "L" else [extremes]))
 
 
 def render(

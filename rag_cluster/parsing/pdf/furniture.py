@@ -7,6 +7,8 @@ occurs once is never removed, whatever it looks like, nor is the only text of a 
 from __future__ import annotations
 
 import re
+import sys
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -38,9 +40,9 @@ def remove(pages: Sequence[PageContent]) -> None:
     enough = 2 if len(pages) < 8 else 3
     counted = _page_numbering(places)
     repeated = {
-        key: marks
+        key: sorted((place, number) for number, place in marks)
         for key, marks in places.items()
-        if len({p for p, _ in marks}) >= (2 if key[2] in counted else enough)
+        if len({number for number, _ in marks}) >= (2 if key[2] in counted else enough)
     }
     for page in pages:
         drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated)}
@@ -83,21 +85,30 @@ def _candidates(text: str, numbers: list[int], letters: str) -> set[int]:
     return ends | (set(numbers[-1:]) if text[-1].isdigit() else set())
 
 
-def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[int, float]]]) -> bool:
+def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[float, int]]]) -> bool:
     """Whether the line repeats, or most of the pieces that make it up (a footer beside a page number)."""
     place = _place(page, line)
 
     def repeats(text: str) -> bool:
-        return any(
-            len({number for number, other in repeated[key] if abs(other - place) < NEAR}) >= 2
-            for key in _keys(text, page.number)
-            if key in repeated
-        )
+        return any(_on_two_pages(repeated[key], place) for key in _keys(text, page.number) if key in repeated)
 
     if repeats(line.text):
         return True
     found = sum(len(part) for part in line.parts if repeats(part))
     return found > 0.45 * len(line.text)
+
+
+def _on_two_pages(marks: Sequence[tuple[float, int]], place: float) -> bool:
+    """Whether marks near a place, sorted by place, come from several pages."""
+    first = None
+    for index in range(bisect_right(marks, (place - NEAR, sys.maxsize)), len(marks)):
+        other, number = marks[index]
+        if other >= place + NEAR:
+            return False
+        if first is not None and number != first:
+            return True
+        first = number
+    return False
 
 
 def _margin_lines(page: PageContent) -> list[Line]:

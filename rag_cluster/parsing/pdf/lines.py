@@ -13,14 +13,13 @@ from rag_cluster.parsing.pdf.text import Word
 
 CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff"
 _CJK = re.compile(f"[{CJK}]")
-_LIGATURES = str.maketrans(
-    {
-        "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st",
-        "\ufb06": "st", "\u00ad": "", "\u200b": "", "\ufeff": "", "\u00a0": " ", "\x02": "-", "\ufffe": "-",
-        "\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→", "\uf06e": "■",
-        "\uf071": "❑", "\uf0a8": "◦",
-    }
-)  # fmt: skip
+_LIGATURES = {
+    "\ufb00": "ff", "\ufb01": "fi", "\ufb02": "fl", "\ufb03": "ffi", "\ufb04": "ffl", "\ufb05": "st",
+    "\ufb06": "st", "\u00ad": "", "\u200b": "", "\ufeff": "", "\u00a0": " ", "\x02": "-", "\ufffe": "-",
+    "\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf0e0": "→", "\uf06e": "■",
+    "\uf071": "❑", "\uf0a8": "◦",
+}  # fmt: skip
+_LIGATURE = re.compile(f"[{''.join(_LIGATURES)}]")
 _TIGHT = "/()[]-~%<>=+.,:;"
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
 _ARABIC_FORMS = re.compile("[\ufb50-\ufdff\ufe70-\ufefc]")
@@ -30,7 +29,8 @@ def normalise(text: str) -> str:
     """Ligatures and Arabic presentation forms as letters, soft hyphens gone, symbol-font bullets as bullets."""
     if text.isascii():
         return text.replace("\x02", "-")
-    text = text.translate(_LIGATURES)
+    if _LIGATURE.search(text):
+        text = _LIGATURE.sub(lambda m: _LIGATURES[m[0]], text)
     if _ARABIC_FORMS.search(text):
         text = _ARABIC_FORMS.sub(lambda m: unicodedata.normalize("NFKC", m[0]), text)
     return text

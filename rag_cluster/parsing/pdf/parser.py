@@ -29,7 +29,7 @@ class PdfParser:
     """DocumentParser for PDF. Without a recognizer, pages without a text layer are warned about, not read."""
 
     name = "pdf"
-    version = "1"
+    version = "2"
     extensions = frozenset({".pdf"})
 
     def __init__(

@@ -6,6 +6,8 @@ from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf.shapes import Rule, Shapes
 
@@ -70,10 +72,15 @@ def _components(horizontal: list[Rule], vertical: list[Rule]) -> list[tuple[list
             i = parent[i]
         return i
 
-    for j, v in enumerate(vertical, len(horizontal)):
-        for i, h in enumerate(horizontal):
-            if v.start - TOUCH <= h.at <= v.end + TOUCH and h.start - TOUCH <= v.at <= h.end + TOUCH:
-                parent[root(i)] = root(j)
+    if not horizontal or not vertical:
+        return [([h], []) for h in horizontal] + [([], [v]) for v in vertical]
+    hs = np.array([(h.at, h.start - TOUCH, h.end + TOUCH) for h in horizontal])
+    vs = np.array([(v.at, v.start - TOUCH, v.end + TOUCH) for v in vertical])
+    level, upright = hs[None, :, 0], vs[:, None, 0]
+    meet = (vs[:, None, 1] <= level) & (level <= vs[:, None, 2])
+    meet &= (hs[None, :, 1] <= upright) & (upright <= hs[None, :, 2])
+    for j, i in np.argwhere(meet).tolist():
+        parent[root(i)] = root(j + len(horizontal))
     groups: dict[int, tuple[list[Rule], list[Rule]]] = {}
     for i, h in enumerate(horizontal):
         groups.setdefault(root(i), ([], []))[0].append(h)
