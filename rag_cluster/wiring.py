@@ -53,6 +53,7 @@ def parse_limits(settings: Settings) -> ParseLimits:
         max_expansion_ratio=settings.max_expansion_ratio,
         max_pages=settings.max_pages,
         max_image_pixels=settings.max_image_pixels,
+        max_ocr_pictures=settings.ocr_max_pictures,
         timeout=settings.document_timeout,
         memory_bytes=settings.parse_memory_bytes,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.blocks import (
@@ -17,6 +17,9 @@ from rag_cluster.domain.blocks import (
     SourceLocator,
 )
 from rag_cluster.errors import EmptyDocumentError
+
+if TYPE_CHECKING:
+    from rag_cluster.parsing.pictures import PictureReader
 
 
 def table_markdown(rows: Sequence[Sequence[str]], header_rows: int) -> str:
@@ -54,10 +57,14 @@ def rectangular(rows: Sequence[Sequence[str | None]]) -> list[list[str]]:
 
 
 class BlockBuilder:
-    """Collects a document's blocks. Blank text makes no block; every block gets the current heading path."""
+    """Collects a document's blocks. Blank text makes no block; every block gets the current heading path.
 
-    def __init__(self, source: DocumentSource) -> None:
+    pictures: reads the text of pictures that come without any; None reads none.
+    """
+
+    def __init__(self, source: DocumentSource, pictures: PictureReader | None = None) -> None:
         self._source = source
+        self._pictures = pictures
         self._blocks: list[Block] = []
         self._assets: dict[str, ParsedAsset] = {}
         self._headings: list[tuple[int, str]] = []
@@ -149,6 +156,9 @@ class BlockBuilder:
             identity, ParsedAsset(identity, sha256, media_type, content, width, height, caption, locator)
         )
         alt = caption.replace("[", "(").replace("]", ")")
+        if self._pictures is not None and (found := self._pictures.read(content)):
+            text = f"{text.strip()}\n{storable(found.text)}"
+            metadata = {**metadata, "ocr": True, "confidence": round(found.confidence, 3)}
         body = "\n".join(part for part in (f"![{alt}](asset://{identity})", text.strip()) if part)
         return self.add(BlockType.IMAGE, body, locator, {"asset_id": identity, "caption": caption, **metadata})
 
@@ -167,6 +177,8 @@ class BlockBuilder:
 
     def build(self, metadata: Mapping[str, Any] | None = None) -> ParsedDocument:
         """The document. EmptyDocumentError when no block holds anything."""
+        for message in self._pictures.warnings if self._pictures is not None else ():
+            self.warn(message)
         if not self._blocks:
             reason = f" ({'; '.join(self.warnings)})" if self.warnings else ""
             raise EmptyDocumentError(f"No text was found in {self._source.filename!r}{reason}")

@@ -346,6 +346,10 @@ class _Sink(BlockBuilder):
         """A heading inside a cell is text."""
         self.add(BlockType.TEXT, text)
 
+    def image(self, content: bytes, media_type: str, *, caption: str = "", text: str = "", **metadata: Any) -> None:
+        """A picture inside a cell is its caption: a table's cells hold text alone."""
+        self.add(BlockType.IMAGE, "\n".join(part for part in (caption, text) if part))
+
     def table(self, rows: Any, header_rows: int = 1, locator: Any = None, **metadata: Any) -> None:
         """A table inside a cell: a line per row."""
         for row in rows:

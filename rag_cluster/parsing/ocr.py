@@ -51,14 +51,17 @@ class RapidOcr:
         return _read(_engine(self.threads), _decode(image))
 
 
-def recognize_page(recognizer: TextRecognizer, image: bytes | Image.Image) -> list[OcrParagraph]:
+def recognize_page(
+    recognizer: TextRecognizer, image: bytes | Image.Image, *, upright: bool = False
+) -> list[OcrParagraph]:
     """Paragraphs of one page image in reading order (columns one after the other); [] when nothing is legible.
 
     image: PNG or JPEG bytes, or a PIL image; EXIF orientation is the caller's to apply. A page that lies on its side
-    or upside down is turned and read again; `rotation` of each paragraph says how far clockwise.
+    or upside down is turned and read again; `rotation` of each paragraph says how far clockwise. upright: it is known
+    to be, so that what is hard to read is not read twice.
     """
     picture = _decode(image) if isinstance(image, bytes) else image
-    lines, rotation = _upright(recognizer, picture)
+    lines, rotation = (_lines(recognizer, picture, 0), 0) if upright else _upright(recognizer, picture)
     return [_turn_back(p, rotation, picture.width, picture.height) for p in paragraphs(lines)]
 
 

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
+from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.docx.body import BodyReader
 from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.ooxml import Package, find
+from rag_cluster.parsing.pictures import PictureReader
 
 
 class DocxParser:
@@ -18,17 +21,25 @@ class DocxParser:
     """
 
     name = "docx"
-    version = "1"
+    version = "2"
     extensions = frozenset({".docx", ".docm", ".dotx", ".dotm"})
 
-    def __init__(self, limits: ParseLimits = ParseLimits()) -> None:
+    def __init__(
+        self,
+        limits: ParseLimits = ParseLimits(),
+        *,
+        ocr: OcrMode = OcrMode.AUTO,
+        recognizer: TextRecognizer | None = None,
+    ) -> None:
         self._limits = limits
+        self._ocr = ocr
+        self._recognizer = recognizer
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks of the document's body in reading order; locators hold the heading path."""
         with Package(source, self._limits) as package:
             part = package.main_part("word/document.xml")
-            builder = BlockBuilder(source)
+            builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
             body = find(package.xml(part), "w:body")
             if body is not None:
                 BodyReader(package, part, builder).read(body)

@@ -6,9 +6,12 @@ from collections.abc import Iterator
 from typing import Any
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
+from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits, check_page_count
+from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.ooxml import Package, qn
+from rag_cluster.parsing.pictures import PictureReader
 from rag_cluster.parsing.pptx.slide import Layout, SlideReader
 
 
@@ -21,11 +24,19 @@ class PptxParser:
     """
 
     name = "pptx"
-    version = "1"
+    version = "2"
     extensions = frozenset({".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"})
 
-    def __init__(self, limits: ParseLimits = ParseLimits()) -> None:
+    def __init__(
+        self,
+        limits: ParseLimits = ParseLimits(),
+        *,
+        ocr: OcrMode = OcrMode.AUTO,
+        recognizer: TextRecognizer | None = None,
+    ) -> None:
         self._limits = limits
+        self._ocr = ocr
+        self._recognizer = recognizer
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks slide by slide; locators hold the 1-based slide."""
@@ -33,7 +44,7 @@ class PptxParser:
             part = package.main_part("ppt/presentation.xml")
             slides = list(_slide_parts(package, part))
             check_page_count(len(slides), self._limits)
-            builder = BlockBuilder(source)
+            builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
             layouts: dict[str | None, Layout] = {}
             for number, slide in enumerate(slides, 1):
                 builder.reset_headings()

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument, SourceLocator
+from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.ooxml import Package
+from rag_cluster.parsing.pictures import PictureReader
 from rag_cluster.parsing.xlsx.drawings import add_drawings
 from rag_cluster.parsing.xlsx.regions import SheetTables
 from rag_cluster.parsing.xlsx.sheet import SheetReader
@@ -27,17 +30,25 @@ class XlsxParser:
     """
 
     name = "xlsx"
-    version = "1"
+    version = "2"
     extensions = frozenset({".xlsx", ".xlsm", ".xltx", ".xltm"})
 
-    def __init__(self, limits: ParseLimits = ParseLimits()) -> None:
+    def __init__(
+        self,
+        limits: ParseLimits = ParseLimits(),
+        *,
+        ocr: OcrMode = OcrMode.AUTO,
+        recognizer: TextRecognizer | None = None,
+    ) -> None:
         self._limits = limits
+        self._ocr = ocr
+        self._recognizer = recognizer
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks sheet by sheet: tables, titles and loose cells top to bottom, then what is drawn on the sheet."""
         with Package(source, self._limits) as package:
             workbook = Workbook(package)
-            builder = BlockBuilder(source)
+            builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
             for sheet in workbook.sheets:
                 self._sheet(workbook, sheet, builder)
             names = [sheet.name for sheet in workbook.sheets]
