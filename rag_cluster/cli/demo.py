@@ -76,6 +76,7 @@ def demo(
                 f" in {seconds} s. The endpoint {'listens' if keep else 'listened'} on ",
                 (endpoint, "bold"),
             )
+            say("What the parser saw in a file: rag-cluster parse report.pdf --view page.html")
             say("Next, your own documents: rag-cluster ingest ./documents -k handbook --open")
         if keep:
             _announce(f"serving on {endpoint}  (docs: {endpoint}/docs)  Ctrl-C stops")

@@ -12,9 +12,11 @@ from rich.text import Text
 
 from rag_cluster.cli.options import Json
 from rag_cluster.cli.output import command, emit, err, out, say, table
-from rag_cluster.errors import NotFoundError
+from rag_cluster.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
+    from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
+    from rag_cluster.parsing.limits import ParseLimits
     from rag_cluster.parsing.output import ParsedFile
 
 
@@ -30,10 +32,15 @@ class Format(StrEnum):
 def parse(
     files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=True, help="Files or folders.")],
     out_dir: Annotated[Path | None, typer.Option("--out", help="Write DIR/<file name>.json per file.")] = None,
+    view: Annotated[
+        Path | None, typer.Option("--view", "--html", help="Write one HTML page: the file's pages and its blocks.")
+    ] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
     as_json: Json = False,
 ) -> None:
     """Parse files in the isolated child and show their blocks. Exit code 1 when a file could not be parsed.
+
+    `--view page.html` shows the pages with the blocks drawn on them.
 
     Example: `rag-cluster parse report.pdf --format markdown`
     """
@@ -42,6 +49,8 @@ def parse(
     from rag_cluster.settings import get_settings
     from rag_cluster.wiring import parse_limits
 
+    if view is not None and (len(files) != 1 or files[0].is_dir()):
+        raise InvalidRequestError("--view shows one file; name exactly one.")
     settings = get_settings()
     results = parse_files(
         files,
@@ -58,7 +67,9 @@ def parse(
         for result in results:
             done += 1
             failed += result.error is not None
-            _print(result, Format.JSON if as_json else format_, quiet=out_dir is not None)
+            _print(result, Format.JSON if as_json else format_, quiet=out_dir is not None or view is not None)
+            if view is not None and result.document is not None:
+                _write_view(view, result.source, result.document, parse_limits(settings))
             progress.update(task, advance=1, description=result.path.name)
     if not done:
         raise NotFoundError(f"There is no file to parse in {', '.join(map(str, files))}.")
@@ -92,6 +103,15 @@ def _print(result: ParsedFile, format_: Format, *, quiet: bool) -> None:
                 for block in result.document.blocks
             ),
         )
+
+
+def _write_view(view: Path, source: DocumentSource, document: ParsedDocument, limits: ParseLimits) -> None:
+    from rag_cluster.parsing.blocks_view import blocks_view
+    from rag_cluster.parsing.page_pictures import page_pictures
+
+    page = blocks_view(document, source, page_pictures(source, limits))
+    view.write_text(page, encoding="utf-8", errors="replace")
+    err.print(Text.assemble("blocks view: ", (str(view), "bold")), soft_wrap=True)
 
 
 def register(app: typer.Typer) -> None:

@@ -48,10 +48,10 @@ class ImageParser:
             raise EmptyDocumentError(f"{source.filename!r} is a picture, and text recognition is off")
         builder = BlockBuilder(source)
         found = 0
-        with _reading(source):
+        with reading(source):
             picture = Image.open(source.path)
         with picture:
-            with _reading(source):
+            with reading(source):
                 frames = getattr(picture, "n_frames", 1)
             check_page_count(frames, self._limits)
             for index in range(frames):
@@ -63,10 +63,10 @@ class ImageParser:
         return builder.build({"format": form, "pages": frames})
 
     def _frame(self, source: DocumentSource, picture: Image.Image, index: int) -> Image.Image:
-        with _reading(source):
+        with reading(source):
             picture.seek(index)
         check_image_size(picture.width, picture.height, self._limits)
-        with _reading(source):
+        with reading(source):
             picture.load()
         return picture
 
@@ -74,7 +74,7 @@ class ImageParser:
         """The blocks of one frame; how many paragraphs were recognised."""
         from PIL import ImageOps
 
-        with _reading(source):
+        with reading(source):
             upright = ImageOps.exif_transpose(frame)
         paragraphs = recognize_page(self._recognizer, upright) if self._recognizer else []
         content, media_type = _shown(source, frame, upright, page)
@@ -92,7 +92,7 @@ class ImageParser:
 
 
 @contextmanager
-def _reading(source: DocumentSource) -> Iterator[None]:
+def reading(source: DocumentSource) -> Iterator[None]:
     """Around what Pillow reads: damaged files end in whatever its readers' arithmetic runs into."""
     from PIL import Image
 
