@@ -158,12 +158,19 @@ def test_header_rows_are_those_before_the_numbers(rows: list[list[str]], count: 
     assert header_rows(rows) == count
 
 
-def test_a_picture_of_a_table_becomes_a_table_block(parse: Parse) -> None:
+def drawn(rows: Sequence[Sequence[str]]) -> Image.Image:
+    """A page picture with the texts in columns."""
     picture = Image.new("RGB", (900, 400), "white")
     draw = ImageDraw.Draw(picture)
-    for row, texts in enumerate(PUMPS):
+    for row, texts in enumerate(rows):
         for column, text in enumerate(texts):
             draw.text((60 + 260 * column, 60 + 70 * row), text, fill="black", font=ImageFont.load_default(32))
-    _, table = parse("scan.png", encoded(picture)).blocks
-    assert table.type is BlockType.TABLE and table.metadata["rows"] == PUMPS and table.metadata["header_rows"] == 1
+    return picture
+
+
+@pytest.mark.parametrize("form", ["PNG", "PDF"])
+def test_a_picture_of_a_table_becomes_a_table_block(parse: Parse, form: str) -> None:
+    blocks = parse(f"scan.{form.lower()}", encoded(drawn(PUMPS), form)).blocks
+    (table,) = [block for block in blocks if block.type is BlockType.TABLE]
+    assert table.metadata["rows"] == PUMPS and table.metadata["header_rows"] == 1
     assert table.metadata["ocr"] is True and table.metadata["confidence"] > 0.9 and table.locator.bbox is not None

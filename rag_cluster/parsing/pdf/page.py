@@ -38,6 +38,8 @@ class OcrText:
     box: BBox
     confidence: float
     page: int
+    rows: tuple[tuple[str, ...], ...] = ()
+    """The grid, when it is a table."""
 
 
 MIN_SIZE = 1.5

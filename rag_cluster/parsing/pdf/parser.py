@@ -21,6 +21,7 @@ from rag_cluster.parsing.pdf.lines import Line
 from rag_cluster.parsing.pdf.page import OcrText, PageContent, PlacedTable
 from rag_cluster.parsing.pdf.paragraphs import Paragraph
 from rag_cluster.parsing.pdf.scans import Scans
+from rag_cluster.parsing.scan_tables import header_rows
 
 Part = Paragraph | PlacedTable | Figure | OcrText
 
@@ -29,7 +30,7 @@ class PdfParser:
     """DocumentParser for PDF. Without a recognizer, pages without a text layer are warned about, not read."""
 
     name = "pdf"
-    version = "2"
+    version = "3"
     extensions = frozenset({".pdf"})
 
     def __init__(
@@ -157,12 +158,16 @@ def _emit(builder: BlockBuilder, parts: Sequence[Part]) -> None:
                 **({"ocr": True, "confidence": round(part.confidence, 3)} if part.recognized else {}),
             )
         else:
-            builder.add(
-                BlockType.TEXT,
-                part.text,
-                SourceLocator(page=part.page, bbox=part.box),
-                {"ocr": True, "confidence": round(part.confidence, 3)},
-            )
+            _emit_recognized(builder, part)
+
+
+def _emit_recognized(builder: BlockBuilder, part: OcrText) -> None:
+    locator = SourceLocator(page=part.page, bbox=part.box)
+    metadata = {"ocr": True, "confidence": round(part.confidence, 3)}
+    if part.rows:
+        builder.table(part.rows, header_rows(part.rows), locator, **metadata)
+    else:
+        builder.add(BlockType.TEXT, part.text, locator, metadata)
 
 
 def _emit_paragraph(builder: BlockBuilder, paragraph: Paragraph) -> None:

@@ -54,7 +54,7 @@ class Scans:
         for paragraph in recognize_page(self._recognizer, image):
             x0, y0, x1, y1 = paragraph.bbox
             box = (x0 * fx, y0 * fy, x1 * fx, y1 * fy)
-            content.items.append(OcrText(paragraph.text, box, paragraph.confidence, number))
+            content.items.append(OcrText(paragraph.text, box, paragraph.confidence, number, paragraph.rows))
         if not content.items and reason:
             content.warnings.append(f"Page {number} {reason}; no text was recognised on it")
         return content
