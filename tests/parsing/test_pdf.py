@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import pickle
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from rag_cluster.domain.blocks import Block, BlockType, DocumentSource, ParsedDocument
 from rag_cluster.errors import (
@@ -312,6 +314,30 @@ def test_a_picture_is_an_image_block_with_its_bytes_box_and_caption(parse: Parse
     asset = document.assets[0]
     assert images[0].metadata["asset_id"] == asset.id and asset.content[:4] in (b"\x89PNG", b"\xff\xd8\xff\xe0")
     assert asset.width >= 200
+
+
+def test_a_drawn_figure_is_rendered_as_a_picture_that_opens_with_its_size(parse: Parse) -> None:
+    sheet = Sheet()
+    for i in range(12):
+        sheet.canvas.setFillColorRGB(0.2, 0.4, i / 12)
+        sheet.canvas.circle(120 + 20 * i, HEIGHT - 200 - 5 * i, 14, fill=1)
+    document = parse(sheet.text(110, 285, "Figure 1. Circles that rise", 10).page().bytes())
+    (asset,) = document.assets
+    with Image.open(io.BytesIO(asset.content)) as picture:
+        picture.load()
+        assert (asset.media_type, picture.format, picture.mode) == ("image/png", "PNG", "RGB")
+        assert picture.size == (asset.width, asset.height)
+        assert len(picture.getcolors(1 << 20)) > 12
+
+
+def test_a_running_line_goes_where_it_repeats_and_stays_elsewhere_in_the_margin(parse: Parse) -> None:
+    sheet = Sheet()
+    for number in range(4):
+        sheet.text(72, 30 if number else 64, "Annual Report of the Gauges", 9)
+        sheet.prose(72, 120, 300)
+        sheet.page()
+    document = parse(sheet.bytes())
+    assert whole(document).count("Annual Report of the Gauges") == 1
 
 
 def test_chinese_lines_are_joined_without_blanks(parse: Parse) -> None:

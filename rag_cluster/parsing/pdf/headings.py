@@ -111,6 +111,8 @@ def _looks_like_heading(
         or first.mono
     ):
         return False
+    if len(text) > 160:
+        return False
     letters = len(_LETTER.findall(text))
     limit = 60 if len(_CJK.findall(text)) > 0.3 * len(text) else 160
     if (

@@ -167,7 +167,7 @@ class _Reader:
             return TextLayer([], len(text))
         firsts = starts.tolist()
         handles = np.array(list(map(native.char_object, itertools.repeat(self._page), firsts)), np.uintp)
-        boxes = self._boxes(firsts, (ends - 1 - marks).tolist())
+        boxes = self._boxes(starts, ends - 1 - marks)
         groups = np.flatnonzero(np.concatenate([[True], handles[1:] != handles[:-1]]))
         reader = StyleReader(self._page, self._space)
         styles = reader.read(handles[groups].tolist(), starts[groups].tolist(), boxes[groups])
@@ -202,18 +202,24 @@ class _Reader:
                 out.append(Word(content, box, style, space, mark, start, (first, end)))
         return out
 
-    def _boxes(self, starts: list[int], lasts: list[int]) -> Array:
+    def _boxes(self, starts: Indices, lasts: Indices) -> Array:
         """Displayed boxes from the first to the last character of every word, shape (n, 4)."""
-        count = len(starts)
-        rects = np.empty((2, count, 4), np.float32)
-        first = rects.ctypes.data
-        second = first + 16 * count
-        page = itertools.repeat(self._page)
+        page, count = itertools.repeat(self._page), len(starts)
+        first = np.empty((count, 4), np.float32)
+        at = first.ctypes.data
         # deque(maxlen=0) makes the calls without a Python frame each.
-        deque(map(native.loose_box, page, starts, range(first, second, 16)), maxlen=0)
-        deque(map(native.loose_box, page, lasts, range(second, second + 16 * count, 16)), maxlen=0)
-        left, top, right, bottom = rects.transpose(2, 0, 1).astype(float)
-        return self._space.boxes(left.min(0), bottom.min(0), right.max(0), top.max(0))
+        deque(map(native.loose_box, page, starts.tolist(), range(at, at + 16 * count, 16)), maxlen=0)
+        longer = np.flatnonzero(lasts != starts)
+        second = np.empty((len(longer), 4), np.float32)
+        at = second.ctypes.data
+        deque(map(native.loose_box, page, lasts[longer].tolist(), range(at, at + 16 * len(longer), 16)), maxlen=0)
+        edges = first.astype(float)
+        edges[longer, 0] = np.minimum(edges[longer, 0], second[:, 0])
+        edges[longer, 1] = np.maximum(edges[longer, 1], second[:, 1])
+        edges[longer, 2] = np.maximum(edges[longer, 2], second[:, 2])
+        edges[longer, 3] = np.minimum(edges[longer, 3], second[:, 3])
+        left, top, right, bottom = edges.T
+        return self._space.boxes(left, bottom, right, top)
 
     def _text(self) -> tuple[str, Codes]:
         """The page's text with one character per pdfium character index, and its code points."""
