@@ -170,3 +170,13 @@ def test_a_server_that_does_not_answer_is_told_with_what_to_check(offline: Comma
     assert "Is the server running?" in unreachable.stderr
     result = offline(command, "anything", "-k", "harbour", "--url", "localhost", "--json")
     assert (result.code, result.json["error"]["type"]) == (1, "invalid_request")
+
+
+def test_a_blocks_view_is_of_one_file(offline: CommandLine, tmp_path: Path) -> None:
+    one, two, page = tmp_path / "a.md", tmp_path / "b.md", tmp_path / "page.html"
+    for path in (one, two):
+        path.write_text("# Title")
+    done = offline("parse", str(one), "--view", str(page))
+    assert done.code == 0 and "Title" in page.read_text() and str(page) in done.stderr.replace("\n", "")
+    refused = offline("parse", str(one), str(two), "--view", str(page))
+    assert refused.code == 1 and "exactly one" in refused.stderr
