@@ -65,7 +65,7 @@ def _other(page: PageContent) -> int:
 
 def _keys(text: str, page: int) -> Iterator[_Key]:
     """The text itself, and for each number in it the text without that number and how far it is from the page's."""
-    text = re.sub(r"\s+", "", text.lower())
+    text = "".join(text.lower().split())
     numbers = [int(n) for n in _NUMBER.findall(text)[:12] if len(n) < 12]
     letters = "".join(sorted(_NUMBER.sub("", text)))
     yield (letters, tuple(sorted(numbers)), None)

@@ -93,6 +93,8 @@ def _explicit_level(
         return None
     if level is not None or len(paragraph.lines) > 4 or paragraph.kind not in (BlockType.TEXT, BlockType.LIST):
         return level
+    if not outline:
+        return None
     text = squeeze(full_text(paragraph))
     level = outline.get((page, text))
     if level is None:
