@@ -69,6 +69,7 @@ class Settings(BaseSettings):
     parse_memory_bytes: int = Field(3 * 1024 * 1024 * 1024, gt=0, description="Of the isolated child.")
     ocr: Literal["auto", "off", "force"] = "auto"
     ocr_threads: int = Field(2, ge=1)
+    ocr_gpu: bool = Field(False, description="Recognise on the GPU where onnxruntime offers CUDA (onnxruntime-gpu).")
     ocr_max_pictures: int = Field(20, ge=0, description="Pictures inside one document that are recognised, at most.")
     vision_url: str = Field("", description="OpenAI-compatible, e.g. http://host:8000/v1; empty describes no pictures.")
     vision_model: str = Field("", description="The model's name at that endpoint.")

@@ -69,6 +69,7 @@ def isolated_parser(settings: Settings) -> IsolatedParser:
         ocr=OcrMode(settings.ocr),
         parsers=settings.parsers,
         ocr_threads=settings.ocr_threads,
+        ocr_gpu=settings.ocr_gpu,
     )
 
 

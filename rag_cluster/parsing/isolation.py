@@ -63,8 +63,9 @@ class IsolatedParser:
         ocr: OcrMode = OcrMode.AUTO,
         parsers: Mapping[str, str] | None = None,
         ocr_threads: int = 2,
+        ocr_gpu: bool = False,
     ) -> None:
-        self.registry = ParserRegistry(dict(parsers or {}), limits, OcrMode(ocr), ocr_threads)
+        self.registry = ParserRegistry(dict(parsers or {}), limits, OcrMode(ocr), ocr_threads, ocr_gpu)
         self._lock = threading.Lock()
         self._child: _Child | None = None
 
@@ -164,7 +165,7 @@ class _Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._failure: OSError | None = None
         started = threading.Event()
-        self._environment = _environment(registry.ocr_threads)
+        self._environment = _environment(registry.ocr_threads, registry.ocr_gpu)
         threading.Thread(target=self._run, args=(started,), name="parse-child", daemon=True).start()
         started.wait(START_TIMEOUT)
         if self._process is None:
@@ -271,12 +272,13 @@ class _Child:
         return f"{how}: {last[:300]}" if last else how
 
 
-def _environment(threads: int) -> dict[str, str]:
-    """The owner's environment with the same modules importable, explicit thread counts and no GPU."""
+def _environment(threads: int, gpu: bool) -> dict[str, str]:
+    """The owner's environment with the same modules importable, explicit thread counts and, unless asked, no GPU."""
+    hidden = {} if gpu else {"CUDA_VISIBLE_DEVICES": ""}
     return {
         **os.environ,
         "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
-        "CUDA_VISIBLE_DEVICES": "",
+        **hidden,
         "OMP_NUM_THREADS": str(threads),
         "OPENBLAS_NUM_THREADS": "1",
         "MKL_NUM_THREADS": "1",

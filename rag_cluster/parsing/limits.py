@@ -22,11 +22,11 @@ class ParseLimits:
     max_pages: int = 20_000
     """Pages, slides or frames."""
     max_image_pixels: int = 80_000_000
-    max_ocr_pictures: int = 20
-    """Pictures inside one document whose text is recognised; may be 0."""
     timeout: float = 600.0
     memory_bytes: int = 3 * 1024 * MIB
     """What the isolated child may allocate."""
+    max_ocr_pictures: int = 20
+    """Pictures inside one document whose text is recognised; may be 0."""
 
     def __post_init__(self) -> None:
         for name in self.__slots__:

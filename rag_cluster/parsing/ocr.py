@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import io
 import logging
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 __all__ = ["OcrMode", "OcrParagraph", "RapidOcr", "recognize_page"]
 
+logger = logging.getLogger(__name__)
+
 SURE = 0.80
 """Mean confidence above which a page is taken to be upright without a second look."""
 
@@ -38,17 +41,19 @@ class OcrMode(StrEnum):
 
 
 class RapidOcr:
-    """TextRecognizer on the CPU (PP-OCR models: Chinese, English, Latin scripts, digits).
+    """TextRecognizer by PP-OCR models (Chinese, English, Latin scripts, digits).
 
-    Picklable: the models are loaded once per process, at the first use. threads: of onnxruntime.
+    Picklable: the models are loaded once per process, at the first use. threads: of onnxruntime, on the CPU. gpu: use
+    CUDA where onnxruntime offers it and a device is visible; what cannot be set up there runs on the CPU.
     """
 
-    def __init__(self, threads: int = 2) -> None:
+    def __init__(self, threads: int = 2, *, gpu: bool = False) -> None:
         self.threads = threads
+        self.gpu = gpu
 
     def recognize(self, image: bytes) -> Sequence[RecognizedLine]:
         """Lines from top to bottom. MissingDependencyError without the `local` extra."""
-        return _read(_engine(self.threads), _decode(image))
+        return _read(_engine(self.threads, self.gpu), _decode(image))
 
 
 def recognize_page(
@@ -107,7 +112,7 @@ def _legibility(lines: Sequence[RecognizedLine]) -> float:
 def _lines(recognizer: TextRecognizer, picture: Image.Image, rotation: int) -> list[RecognizedLine]:
     turned = picture.rotate(-rotation, expand=True) if rotation else picture
     if isinstance(recognizer, RapidOcr):
-        return _read(_engine(recognizer.threads), turned)
+        return _read(_engine(recognizer.threads, recognizer.gpu), turned)
     encoded = io.BytesIO()
     turned.save(encoded, "PNG", compress_level=1)
     return list(recognizer.recognize(encoded.getvalue()))
@@ -141,24 +146,36 @@ def _decode(image: bytes) -> Image.Image:
 
 
 @lru_cache(maxsize=2)
-def _engine(threads: int) -> Any:
+def _engine(threads: int, gpu: bool = False) -> Any:
     """The models, loaded once per process (about 0.5 s, 100 MB)."""
     try:
+        import onnxruntime
         from rapidocr import RapidOCR
     except ImportError as error:
         raise MissingDependencyError(
             "Text recognition needs rapidocr and onnxruntime: pip install 'rag-cluster[local]', or set RAG_OCR=off"
         ) from error
     logging.getLogger("RapidOCR").setLevel(logging.CRITICAL)
-    return RapidOCR(
-        params={
-            "Global.log_level": "critical",
-            # Its classifier turns single lines only and is wrong on some upright ones; pages are turned as a whole.
-            "Global.use_cls": False,
-            "EngineConfig.onnxruntime.intra_op_num_threads": threads,
-            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
-        }
-    )
+    parameters = {
+        "Global.log_level": "critical",
+        # Its classifier turns single lines only and is wrong on some upright ones; pages are turned as a whole.
+        "Global.use_cls": False,
+        "EngineConfig.onnxruntime.intra_op_num_threads": threads,
+        "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+    }
+    if gpu and uses_cuda(onnxruntime.get_available_providers(), os.environ.get("CUDA_VISIBLE_DEVICES")):
+        try:
+            # Pages come in all sizes; EXHAUSTIVE would search for the best convolution anew for each of them.
+            cuda = {"use_cuda": True, "cuda_ep_cfg.cudnn_conv_algo_search": "HEURISTIC"}
+            return RapidOCR(params=parameters | {f"EngineConfig.onnxruntime.{k}": v for k, v in cuda.items()})
+        except Exception:  # a driver or library that does not fit: the CPU serves, and the log says why it must
+            logger.warning("Text recognition runs on the CPU: CUDA could not be set up", exc_info=True)
+    return RapidOCR(params=parameters)
+
+
+def uses_cuda(providers: Sequence[str], visible: str | None) -> bool:
+    """Whether onnxruntime offers CUDA and CUDA_VISIBLE_DEVICES does not hide every device."""
+    return "CUDAExecutionProvider" in providers and visible not in ("", "-1")
 
 
 def _read(engine: Any, picture: Image.Image) -> list[RecognizedLine]:

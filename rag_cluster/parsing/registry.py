@@ -52,6 +52,7 @@ class ParserRegistry:
     limits: ParseLimits = ParseLimits()
     ocr: OcrMode = OcrMode.AUTO
     ocr_threads: int = 2
+    ocr_gpu: bool = False
 
     def __post_init__(self) -> None:
         for key, target in self.parsers.items():
@@ -86,7 +87,7 @@ class ParserRegistry:
         offered: dict[str, Any] = {
             "limits": self.limits,
             "ocr": self.ocr,
-            "recognizer": None if self.ocr is OcrMode.OFF else RapidOcr(self.ocr_threads),
+            "recognizer": None if self.ocr is OcrMode.OFF else RapidOcr(self.ocr_threads, gpu=self.ocr_gpu),
         }
         accepted = _arguments(target)
         parser: DocumentParser = _load(target)(**{key: value for key, value in offered.items() if key in accepted})

@@ -11,7 +11,7 @@ from rag_cluster.domain.ports import RecognizedLine
 from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, EmptyDocumentError
 from rag_cluster.parsing.images import ImageParser
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.ocr import OcrMode, RapidOcr, recognize_page
+from rag_cluster.parsing.ocr import OcrMode, RapidOcr, recognize_page, uses_cuda
 from rag_cluster.parsing.reading_order import join_lines, paragraphs
 from tests.parsing.conftest import MakeSource
 
@@ -126,3 +126,25 @@ def test_a_gap_between_lines_separates_paragraphs() -> None:
 )
 def test_lines_are_joined_as_their_script_wants(lines: list[str], text: str) -> None:
     assert join_lines(lines) == text
+
+
+@pytest.mark.parametrize(
+    ("providers", "visible", "used"),
+    [
+        (["CUDAExecutionProvider", "CPUExecutionProvider"], None, True),
+        (["CUDAExecutionProvider", "CPUExecutionProvider"], "1", True),
+        (["CUDAExecutionProvider", "CPUExecutionProvider"], "", False),
+        (["CUDAExecutionProvider", "CPUExecutionProvider"], "-1", False),
+        (["CPUExecutionProvider"], None, False),
+    ],
+)
+def test_cuda_is_used_where_it_is_offered_and_visible(providers: list[str], visible: str | None, used: bool) -> None:
+    assert uses_cuda(providers, visible) is used
+
+
+def test_recognition_on_a_gpu_that_is_not_there_runs_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    import onnxruntime
+
+    monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider"])
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    assert recognize_page(RapidOcr(1, gpu=True), page())[0].text == SENTENCE

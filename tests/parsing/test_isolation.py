@@ -51,6 +51,7 @@ def test_limits_default_to_the_settings() -> None:
         settings.max_image_pixels,
         settings.document_timeout,
         settings.parse_memory_bytes,
+        settings.ocr_max_pictures,
     )
 
 
