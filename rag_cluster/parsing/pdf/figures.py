@@ -26,7 +26,8 @@ RENDER_SCALE = 2.0
 """Pixels per point of a rendered figure: 144 dpi."""
 JPEG_QUALITY = 90
 """Of rendered pictures whose own data is lossy already."""
-_LOSSY = {b"DCTDecode", b"JPXDecode"}
+_LOSSY = frozenset({b"DCTDecode", b"JPXDecode"})
+_BILEVEL = frozenset({b"CCITTFaxDecode", b"JBIG2Decode"})
 
 
 @dataclass(slots=True)
@@ -81,7 +82,7 @@ def extract(document: Any, page: Any, space: PageSpace, picture: Picture, limits
     image = render(page, space, _scale(picture), limits, picture.box, grey=_is_grey(page, picture))
     if image is None or image.width < 8 or image.height < 8 or _blank(image):
         return None
-    if picture.handle and set(_filters(picture)) & _LOSSY:
+    if picture.handle and not _LOSSY.isdisjoint(_filters(picture)):
         out = io.BytesIO()
         image.save(out, "JPEG", quality=JPEG_QUALITY)
         return Figure(picture.box, out.getvalue(), "image/jpeg", image.width, image.height)
@@ -116,6 +117,8 @@ def _is_grey(page: Any, picture: Picture) -> bool:
     """Whether a picture has no colours, so that it is rendered and stored as grey."""
     if not picture.handle:
         return False
+    if not _BILEVEL.isdisjoint(_filters(picture)):
+        return True  # known without the metadata, for which pdfium decodes the picture
     facts = pdfium_c.FPDF_IMAGEOBJ_METADATA()
     handle = ctypes.cast(picture.handle, pdfium_c.FPDF_PAGEOBJECT)
     if not pdfium_c.FPDFImageObj_GetImageMetadata(handle, page, facts):
