@@ -193,7 +193,7 @@ def linearity(short: Path, long: Path, rounds: int) -> dict[str, float]:
 def _draw(folder: Path) -> dict[str, list[Path]]:
     documents.text_pdf(folder / "survey40.pdf", 40)
     documents.text_pdf(folder / "survey400.pdf", 400)
-    documents.workbook(folder / "gauges.xlsx", 4000)
+    documents.workbook(folder / "gauges.xlsx", 2500)
     documents.word_document(folder / "survey.docx", 200)
     documents.presentation(folder / "survey.pptx", 80)
     documents.scan(folder / "scan.png")
