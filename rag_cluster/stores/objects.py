@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import itertools
 import os
+import random
 import re
 import shutil
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -22,6 +24,8 @@ _SEGMENT = re.compile(r"[^/\\\x00-\x1f\x7f]+")
 _UNFINISHED = ".unfinished"
 _UNFINISHED_SECONDS = 24 * 3600
 _COPY_BYTES = 1024 * 1024
+_FOLDERS = threading.Lock()
+"""Making a folder for an object and taking an empty one away exclude each other inside a process."""
 _RENAME_ATTEMPTS = 50
 _DELETE_BATCH = 1000  # what S3 takes in one request
 
@@ -208,13 +212,15 @@ class _LocalFolder:
     def _rename(self, unfinished: Path, target: Path) -> None:
         for attempt in itertools.count(1):
             try:
-                target.parent.mkdir(parents=True, exist_ok=True)
-                unfinished.replace(target)
+                with _FOLDERS:
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    unfinished.replace(target)
                 break
             except FileNotFoundError:
-                # A delete beside us found the folder empty and took it away.
+                # A delete in another process found the folder empty and took it away.
                 if attempt == _RENAME_ATTEMPTS:
                     raise
+                time.sleep(random.uniform(0, 0.002 * attempt))  # noqa: S311 - two processes in step must part
         # Without this the new name may be lost by a power failure.
         folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY)
         try:
@@ -238,7 +244,8 @@ class _LocalFolder:
     def _remove_empty(self, folder: Path) -> None:
         while folder != self._root and self._root in folder.parents:
             try:
-                folder.rmdir()
+                with _FOLDERS:
+                    folder.rmdir()
             except FileNotFoundError:
                 pass
             except OSError:
