@@ -201,6 +201,8 @@ class SourceFile:
     """True: nothing was said about access; a document that exists keeps its own."""
     keeps_metadata: bool = False
     """The same for metadata."""
+    chunking_strategy: str | None = None
+    """Its own, before the run's and the source's."""
 
 
 class PlanAction(StrEnum):

@@ -27,6 +27,7 @@ SCHEMA = pa.schema(
         ("metadata", pa.string()),
         ("keeps_access", pa.bool_()),
         ("keeps_metadata", pa.bool_()),
+        ("chunking_strategy", pa.string()),
     ]
 )
 ROW_GROUP = 1000
@@ -85,6 +86,7 @@ def to_row(planned: PlannedFile) -> dict[str, Any]:
         "metadata": json.dumps(dict(file.metadata), ensure_ascii=False, default=str),
         "keeps_access": file.keeps_access,
         "keeps_metadata": file.keeps_metadata,
+        "chunking_strategy": file.chunking_strategy,
     }
 
 
@@ -101,5 +103,6 @@ def from_row(row: dict[str, Any]) -> PlannedFile:
         json.loads(row["metadata"]),
         row["keeps_access"],
         row["keeps_metadata"],
+        row["chunking_strategy"],
     )
     return PlannedFile(file, row["document_id"], PlanAction(row["action"]), row["content_fingerprint"])

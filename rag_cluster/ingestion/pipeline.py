@@ -193,7 +193,7 @@ class _Prepare(_Worker):
                     planned.document_id,
                     planned.file,
                     planned.content_fingerprint,
-                    self._context.strategy,
+                    planned.file.chunking_strategy or self._context.strategy,
                 )
                 prepared = steps.prepare(self._write_path, work, owner=self._context.run_id)
                 out.extend([prepared] if isinstance(prepared, Receipt) else prepared)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Any
@@ -12,6 +12,7 @@ from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, SourceFile
 from rag_cluster.domain.ports import InputProblem
 from rag_cluster.errors import RagClusterError, UnsupportedDocumentTypeError
+from rag_cluster.ingestion.listing import Patterns, list_inputs
 from rag_cluster.ingestion.write_path import WritePath
 
 BATCH = 1000
@@ -31,16 +32,21 @@ class PlanOptions:
     """Try again what failed permanently."""
     verify_content: bool = False
     """Read and hash every file, also those whose size and etag are unchanged."""
+    manifests: Sequence[str] = ()
+    """Locations of user manifests, listed after the inputs."""
+    patterns: Patterns = Patterns()
+    dry_run: bool = False
+    """Change nothing: access and metadata changes are told, not applied."""
 
 
 def plan(
-    write_path: WritePath, knowledge_base_id: str, inputs: Iterable[str], options: PlanOptions = PlanOptions()
+    write_path: WritePath, knowledge_base_id: str, inputs: Sequence[str], options: PlanOptions = PlanOptions()
 ) -> Iterator[PlannedFile | Receipt]:
     """Stream over the inputs: a PlannedFile (PREPARE or INDEX) for what is to do, a Receipt for what is settled.
 
     Access and metadata changes are applied here, at once. Memory is bounded by one batch.
     """
-    listed = (entry for location in inputs for entry in _list(write_path, location))
+    listed = list_inputs(write_path.inputs, inputs, options.manifests, options.patterns)
     while batch := list(islice(listed, BATCH)):
         files: list[SourceFile] = []
         fingerprints: list[str] = []
@@ -49,20 +55,14 @@ def plan(
                 yield _problem(entry)
                 continue
             try:
-                fingerprints.append(write_path.content_fingerprint(entry.filename, options.chunking_strategy))
+                strategy = entry.chunking_strategy or options.chunking_strategy
+                fingerprints.append(write_path.content_fingerprint(entry.filename, strategy))
             except RagClusterError as error:  # becomes the file's row
                 outcome = "skipped" if isinstance(error, UnsupportedDocumentTypeError) else "failed"
                 yield Receipt(entry.uri, "", outcome, stage="plan", error_type=error.type, message=error.message)
                 continue
             files.append(_with_options(entry, options))
         yield from _compare(write_path, knowledge_base_id, files, fingerprints, options)
-
-
-def _list(write_path: WritePath, location: str) -> Iterator[SourceFile | InputProblem]:
-    try:
-        yield from write_path.inputs.list(location)
-    except RagClusterError as error:  # becomes the location's row: the other inputs of the run go on
-        yield InputProblem(location, error.type, error.message)
 
 
 def _problem(problem: InputProblem) -> Receipt:
@@ -74,13 +74,14 @@ def _problem(problem: InputProblem) -> Receipt:
 
 def _with_options(file: SourceFile, options: PlanOptions) -> SourceFile:
     # A listing that says nothing about access leaves a document as it is: what a person set over HTTP must survive
-    # the next run, and a changed file must not open what was closed.
-    metadata = {**file.metadata, **options.metadata}
+    # the next run, and a changed file must not open what was closed. What a manifest says of one file comes first.
+    stated = file.access != AccessAttributes()
+    metadata = {**options.metadata, **file.metadata}
     return replace(
         file,
-        access=options.access or file.access,
+        access=file.access if stated else options.access or file.access,
         metadata=metadata,
-        keeps_access=options.access is None and file.access == AccessAttributes(),
+        keeps_access=options.access is None and not stated,
         keeps_metadata=not metadata,
     )
 
@@ -116,6 +117,8 @@ def _settle(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -
                 message=planned.reason or "failed permanently on the same bytes before; --retry-failed tries again",
             )
         case PlanAction.ATTRIBUTES:
+            if options.dry_run:
+                return Receipt(file.uri, document_id, "attributes")
             return _apply_attributes(write_path, planned)
         case PlanAction.UNCHANGED:
             if options.verify_content:

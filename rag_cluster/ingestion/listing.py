@@ -1,0 +1,88 @@
+"""What a run looks at: locations and user manifests, less what its patterns leave out."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from fsspec.utils import glob_translate
+
+from rag_cluster.domain.documents import SourceFile
+from rag_cluster.domain.ports import InputFiles, InputProblem
+from rag_cluster.errors import RagClusterError
+from rag_cluster.ingestion.user_manifest import read_user_manifest
+
+EXCLUDED = "skipped_excluded"
+Listed = SourceFile | InputProblem
+
+
+@dataclass(frozen=True, slots=True)
+class Patterns:
+    """Which listed files a run takes. Case does not matter.
+
+    A pattern without "/" is compared with the file's name (`*.pdf`); one with "/" with the end of its path, or with the
+    whole path when it begins with "/"; `**` crosses folders (`drafts/**`, `2024/**/*.docx`).
+    """
+
+    include: tuple[str, ...] = ()
+    """A file must match one of them. Empty: every file."""
+    exclude: tuple[str, ...] = ()
+    """A file that matches one of them is left out, also if it is included."""
+
+    def apply(self, listed: Iterable[Listed]) -> Iterator[Listed]:
+        """The same entries; those left out as problems of type `skipped_excluded` that name the rule."""
+        if not (self.include or self.exclude):
+            yield from listed
+            return
+        include, exclude = _compiled(self.include), _compiled(self.exclude)
+        for entry in listed:
+            reason = _reason(entry.uri, include, exclude) if isinstance(entry, SourceFile) else ""
+            yield InputProblem(entry.uri, EXCLUDED, reason) if reason else entry
+
+
+def list_inputs(
+    inputs: InputFiles, locations: Sequence[str], manifests: Sequence[str] = (), patterns: Patterns = Patterns()
+) -> Iterator[Listed]:
+    """Stream every file of the locations (paths, globs, s3:// prefixes) and of the manifests' locations."""
+    everything = (
+        *(list_location(inputs, location) for location in locations),
+        *(read_user_manifest(inputs, manifest, list_location) for manifest in manifests),
+    )
+    for listed in everything:
+        yield from patterns.apply(listed)
+
+
+def list_location(inputs: InputFiles, location: str) -> Iterator[Listed]:
+    """Files of one location; when it cannot be listed, its one problem: the other inputs of the run go on."""
+    try:
+        yield from inputs.list(location)
+    except RagClusterError as error:  # becomes the location's row
+        yield InputProblem(location, error.type, error.message)
+
+
+def _compiled(patterns: Sequence[str]) -> list[tuple[str, re.Pattern[str], bool]]:
+    out = []
+    for pattern in patterns:
+        by_path = "/" in pattern
+        glob = pattern if pattern.startswith("/") or not by_path else f"/**/{pattern}"
+        out.append((pattern, re.compile(glob_translate(glob), re.IGNORECASE), by_path))
+    return out
+
+
+def _reason(
+    uri: str, include: Sequence[tuple[str, re.Pattern[str], bool]], exclude: Sequence[tuple[str, re.Pattern[str], bool]]
+) -> str:
+    """Why a file is left out; empty when it is taken."""
+    # An S3 key may hold "#" and "?"; only a file URI is encoded.
+    path = unquote(urlsplit(uri).path) if uri.startswith("file:") else "/" + uri.partition("://")[2]
+    name = path.rpartition("/")[2]
+
+    def first(rules: Sequence[tuple[str, re.Pattern[str], bool]]) -> str | None:
+        return next((text for text, rule, by_path in rules if rule.match(path if by_path else name)), None)
+
+    if include and first(include) is None:
+        return "No --include pattern matches"
+    rule = first(exclude)
+    return f"Left out by --exclude {rule}" if rule is not None else ""
