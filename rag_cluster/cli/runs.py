@@ -10,17 +10,16 @@ import typer
 from rag_cluster.cli.options import Cursor, Json
 from rag_cluster.cli.output import command, emit, table
 from rag_cluster.cli.session import services
-from rag_cluster.ingestion.report import readable
+from rag_cluster.ingestion.report import OUTCOMES, readable
 
 app = typer.Typer(help="Bulk ingestion runs.", no_args_is_help=True)
 
 SHOWN = 200
 """Receipts shown to a person; --json gives all."""
-_COUNTS = ("ready", "unchanged", "attributes", "skipped", "failed", "busy")
 
 
 def _summary(counts: Mapping[str, int]) -> str:
-    outcomes = ", ".join(f"{counts[name]} {name}" for name in _COUNTS if counts.get(name))
+    outcomes = ", ".join(f"{counts[name]} {name}" for name in OUTCOMES if counts.get(name))
     return f"{counts.get('listed', 0)} listed" + (f": {outcomes}" if outcomes else "")
 
 

@@ -7,7 +7,7 @@ Each call has a timeout; an outage raises StoreUnavailableError or ModelUnavaila
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 
@@ -192,6 +192,10 @@ class InputFiles(Protocol):
 
     def fetch(self, uri: str, path: str) -> tuple[str, int]:
         """Copy to a local path; (sha256 hex, bytes). SourceUnavailableError, NotFoundError."""
+        ...
+
+    def covers(self, location: str) -> Callable[[str], bool]:
+        """Whether a file of a URI would be listed by a location, if it were there."""
         ...
 
 
@@ -404,6 +408,10 @@ class Ledger(Protocol):
         retry_failed: bool = False,
     ) -> list[PlannedFile]:
         """Anti-join one batch of listed files, same order. Reads no bytes. Changes nothing."""
+        ...
+
+    def live_uris(self, knowledge_base_id: str, source_id: str, after: str | None, limit: int) -> list[tuple[str, str]]:
+        """(document id, URI) of a source's documents that are not deleted, by id, those behind `after`."""
         ...
 
     def claim(

@@ -16,7 +16,7 @@ from rich.table import Table
 
 from rag_cluster.domain.documents import Receipt, RunStatus
 
-OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy")
+OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy", "removed")
 KEPT_PROBLEMS = 100
 KEPT_SLOWEST = 10
 PRINTED_PROBLEMS = 20
@@ -24,7 +24,7 @@ PRINTED_PROBLEMS = 20
 
 @dataclass(frozen=True, slots=True)
 class IngestionReport:
-    """One run, finished. Every listed input is in exactly one of `outcomes`."""
+    """One run, finished. Every listed input is in exactly one of `outcomes`; `removed` were not listed any more."""
 
     run_id: str
     knowledge_base: str
@@ -66,7 +66,7 @@ class IngestionReport:
         if self.listed == 0:
             return "nothing was listed: check the path and the extensions"
         idle = not (self.embedded_chunks or self.bytes_read)
-        if idle and self.ok and self.outcomes.get("ready", 0) == 0:
+        if idle and self.ok and not self.outcomes.get("ready", 0) and not self.outcomes.get("removed", 0):
             return f"nothing to do: {self.listed} listed, 0 bytes read, 0 chunks embedded"
         counted = ", ".join(f"{count} {name}" for name, count in self.outcomes.items() if count)
         return f"{self.listed} listed: {counted}; {self.embedded_chunks} chunks embedded in {self.seconds:.1f} s"
@@ -123,7 +123,7 @@ class Tally:
     @property
     def listed(self) -> int:
         """Inputs that have their receipt."""
-        return self.outcomes.total()
+        return self.outcomes.total() - self.outcomes["removed"]
 
     def add(self, receipt: Receipt) -> None:
         """Count one input's receipt."""

@@ -20,11 +20,13 @@ from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.domain.documents import PlannedFile, Receipt, RunStatus
 from rag_cluster.errors import ExternalServiceError
 from rag_cluster.ingestion.heartbeat import Heartbeat
+from rag_cluster.ingestion.listing import EXCLUDED, Patterns
 from rag_cluster.ingestion.manifest import ManifestWriter, read_manifest
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.progress import RunProgress
 from rag_cluster.ingestion.report import Tally
 from rag_cluster.ingestion.rows import PartDone, Row
+from rag_cluster.ingestion.sync import Sync
 from rag_cluster.ingestion.write_path import WritePath
 
 log = logging.getLogger("rag_cluster.ingestion")
@@ -51,6 +53,11 @@ class IngestionOptions:
     """None: the source's default, else the settings'."""
     retry_failed: bool = False
     verify_content: bool = False
+    manifests: tuple[str, ...] = ()
+    """Locations of user manifests (`user_manifest`), besides the inputs."""
+    patterns: Patterns = Patterns()
+    sync: bool = False
+    """Delete the source's documents that the inputs cover and no longer hold."""
     progress: bool = True
     """Show a bar on a terminal."""
 
@@ -69,6 +76,10 @@ class IngestionOptions:
             "chunking_strategy": self.chunking_strategy,
             "retry_failed": self.retry_failed,
             "verify_content": self.verify_content,
+            "manifests": list(self.manifests),
+            "include": list(self.patterns.include),
+            "exclude": list(self.patterns.exclude),
+            "sync": self.sync,
         }
 
 
@@ -107,13 +118,20 @@ class Run:
         self._write_path.drain()
         with tempfile.TemporaryDirectory(prefix="rag-cluster-run-") as directory, self._progress, self._heartbeat:
             path = str(Path(directory) / "manifest.parquet")
-            planned = self._plan(inputs, path)
+            sync = self._sync(inputs) if self._options.sync else None
+            planned = self._plan(inputs, path, sync)
             if planned:
                 self._total = self.tally.listed + planned
                 self._process(path)
+            for receipt in sync.remove() if sync is not None else ():
+                self._settle(receipt)
         self._write_path.drain()
 
-    def _plan(self, inputs: Sequence[str], path: str) -> int:
+    def _sync(self, inputs: Sequence[str]) -> Sync:
+        context = self._context
+        return Sync(self._write_path, context.knowledge_base_id, context.source_id, inputs, self._options.manifests)
+
+    def _plan(self, inputs: Sequence[str], path: str, sync: Sync | None) -> int:
         options = self._options
         choices = PlanOptions(
             access=options.access,
@@ -121,9 +139,13 @@ class Run:
             chunking_strategy=self._context.strategy,
             retry_failed=options.retry_failed,
             verify_content=options.verify_content,
+            manifests=options.manifests,
+            patterns=options.patterns,
         )
         with ManifestWriter(path) as writer:
             for number, item in enumerate(plan(self._write_path, self._context.knowledge_base_id, inputs, choices)):
+                if sync is not None:
+                    sync.note(item)
                 if isinstance(item, Receipt):
                     self._settle(item)
                 else:
@@ -180,7 +202,8 @@ class Run:
             level = logging.ERROR if receipt.outcome == "failed" else logging.INFO
             fields = {name: getattr(receipt, name) for name in ("uri", "document_id", "stage", "error_type")}
             log.log(level, "%s: %s", receipt.outcome, receipt.message, extra=fields)
-            self._kept.append(receipt)
+            if receipt.error_type != EXCLUDED:  # counted; a person asked for it, and it may be a million
+                self._kept.append(receipt)
             if len(self._kept) >= KEPT_RECEIPTS:
                 self._store_receipts()
 

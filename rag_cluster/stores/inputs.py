@@ -79,6 +79,22 @@ class FsspecInputFiles:
                 return self._fetch_s3(uri, Path(path))
             return _fetch_local(_local_path(uri), Path(path))
 
+    def covers(self, location: str) -> Callable[[str], bool]:
+        """Whether a file of a URI would be listed by a location, if it were there. InvalidRequestError as in `list`."""
+        if location.startswith("s3://"):
+            bucket, key = split_bucket(location.removeprefix("s3://"))
+            if _WILDCARD.search(key):
+                matches = re.compile(re.escape(f"s3://{bucket}/") + glob_translate(key)).match
+                return lambda uri: bool(matches(uri))
+            exact = f"s3://{bucket}/{key.rstrip('/')}".rstrip("/")
+        else:
+            path = _local_path(location)
+            if _WILDCARD.search(str(path)) and not os.path.lexists(path):
+                matches = re.compile(glob_translate(str(path))).match
+                return lambda uri: uri.startswith("file:") and bool(matches(str(_local_path(uri))))
+            exact = path.as_uri().rstrip("/")
+        return lambda uri: uri == exact or uri.startswith(f"{exact}/")
+
     @property
     def _files(self) -> Any:
         if self._connected is None:

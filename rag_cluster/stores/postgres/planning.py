@@ -51,6 +51,17 @@ class LedgerPlanning:
             for file, document_id, fingerprint in zip(files, document_ids, content_fingerprints, strict=True)
         ]
 
+    def live_uris(self, knowledge_base_id: str, source_id: str, after: str | None, limit: int) -> list[tuple[str, str]]:
+        """(document id, URI) of a source's documents that are not deleted, by id, those behind `after`."""
+        with self._database.connection() as connection:
+            found = connection.execute(
+                """SELECT id, uri FROM documents
+                   WHERE knowledge_base_id = %s AND source_id = %s AND deleted_at IS NULL
+                     AND (%s::uuid IS NULL OR id > %s::uuid) ORDER BY id LIMIT %s""",
+                (as_uuid(knowledge_base_id, "knowledge base"), as_uuid(source_id, "source"), after, after, limit),
+            ).fetchall()
+        return [(row["id"], row["uri"]) for row in found]
+
 
 def _plan(
     file: SourceFile, document_id: str, fingerprint: str, known: Mapping[str, Any] | None, retry_failed: bool
