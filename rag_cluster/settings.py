@@ -66,6 +66,7 @@ class Settings(BaseSettings):
     max_pages: int = Field(20_000, gt=0)
     max_image_pixels: int = Field(80_000_000, gt=0)
     document_timeout: float = Field(600.0, gt=0, description="Parsing one document.")
+    page_timeout: float = Field(120.0, gt=0, description="Parsing one page; what takes longer is left out.")
     parse_memory_bytes: int = Field(3 * 1024 * 1024 * 1024, gt=0, description="Of the isolated child.")
     ocr: Literal["auto", "off", "force"] = "auto"
     ocr_threads: int = Field(2, ge=1)

@@ -55,6 +55,7 @@ def parse_limits(settings: Settings) -> ParseLimits:
         max_image_pixels=settings.max_image_pixels,
         max_ocr_pictures=settings.ocr_max_pictures,
         timeout=settings.document_timeout,
+        page_timeout=settings.page_timeout,
         memory_bytes=settings.parse_memory_bytes,
     )
 

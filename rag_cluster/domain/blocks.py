@@ -156,3 +156,5 @@ class DocumentSource:
     path: str
     mime_type: str = ""
     size: int = 0
+    skip_pages: frozenset[int] = frozenset()
+    """1-based pages (slides, sheets, pictures) that the parser is to leave out, because they break it."""

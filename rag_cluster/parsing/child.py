@@ -1,7 +1,8 @@
 """The isolated process that parses: `python -m rag_cluster.parsing.child`. Started by `isolation`, not by people.
 
-Frames on standard input and output: first the ParserRegistry and the owner's pid, answered
-by "ready"; then a DocumentSource each, answered by an Outcome. It ends when its input ends or its owner dies.
+Frames on standard input and output: first the ParserRegistry and the owner's pid, answered by "ready"; then a
+DocumentSource each, answered by a PageMark for every page begun and an Outcome at last. It ends when its input ends or
+its owner dies.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from rag_cluster.errors import (
 )
 from rag_cluster.parsing.detection import check_content
 from rag_cluster.parsing.frames import Outcome, read_frame, write_frame
+from rag_cluster.parsing.pages import watched
 from rag_cluster.parsing.registry import ParserRegistry
 
 PR_SET_PDEATHSIG = 1
@@ -100,7 +102,10 @@ def main() -> None:
         confine(registry.limits.memory_bytes, owner)
         write_frame(answers, "ready")
         while True:
-            write_frame(answers, parse_outcome(read_frame(requests), registry))
+            source = read_frame(requests)
+            with watched(lambda mark: write_frame(answers, mark)):
+                outcome = parse_outcome(source, registry)
+            write_frame(answers, outcome)
     except (EOFError, BrokenPipeError):
         return
 

@@ -15,6 +15,7 @@ from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, Empt
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits, check_image_size, check_page_count
 from rag_cluster.parsing.ocr import OcrMode, OcrParagraph, recognize_page
+from rag_cluster.parsing.pages import each_page
 from rag_cluster.parsing.scan_tables import header_rows
 
 if TYPE_CHECKING:
@@ -54,9 +55,9 @@ class ImageParser:
             with reading(source):
                 frames = getattr(picture, "n_frames", 1)
             check_page_count(frames, self._limits)
-            for index in range(frames):
-                frame = self._frame(source, picture, index)
-                found += self._page(builder, source, frame, index + 1 if frames > 1 else None)
+            for number in each_page(source, frames):
+                frame = self._frame(source, picture, number - 1)
+                found += self._page(builder, source, frame, number if frames > 1 else None)
             form = picture.format or ""
         if not found:
             raise EmptyDocumentError(f"No text was recognised in {source.filename!r}")

@@ -13,6 +13,7 @@ from rag_cluster.errors import CorruptDocumentError
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.ocr import OcrMode
+from rag_cluster.parsing.pages import each_page
 from rag_cluster.parsing.pdf import captions, document, furniture, headings, paragraphs
 from rag_cluster.parsing.pdf import page as pages
 from rag_cluster.parsing.pdf.figures import Figure
@@ -47,7 +48,7 @@ class PdfParser:
         """Blocks in reading order; see `domain.ports.DocumentParser`."""
         with document.open_pdf(source, self._limits) as pdf:
             builder = BlockBuilder(source)
-            contents = self._pages(pdf, builder)
+            contents = self._pages(source, pdf, builder)
             metadata = document.facts(pdf)
             outline = document.outline(pdf)
         recognized = [content.number for content in contents if content.ocr]
@@ -57,17 +58,17 @@ class PdfParser:
         _emit(builder, _parts(contents, outline))
         return builder.build(metadata)
 
-    def _pages(self, pdf: Any, builder: BlockBuilder) -> list[PageContent]:
+    def _pages(self, source: DocumentSource, pdf: Any, builder: BlockBuilder) -> list[PageContent]:
         scans = Scans(self._ocr, self._recognizer, self._limits)
         contents = []
-        for index in range(len(pdf)):
+        for number in each_page(source, len(pdf)):
             try:
-                page = pdf[index]
+                page = pdf[number - 1]
             except pdfium.PdfiumError:
-                builder.warn(f"Page {index + 1} is damaged and was left out")
+                builder.warn(f"Page {number} is damaged and was left out")
                 continue
             try:
-                content = self._page(pdf, page, index + 1, scans)
+                content = self._page(pdf, page, number, scans)
             finally:
                 page.close()
             for warning in content.warnings:
