@@ -145,6 +145,18 @@ class ParsedDocument:
     warnings: tuple[str, ...] = ()
     """What a person should know: a page that could not be read, a formula without a value ..."""
 
+    @property
+    def recognized(self) -> int:
+        """Pages and pictures whose text was recognised: metadata["ocr_pages"], and IMAGE blocks with "ocr"."""
+        pictures = sum(block.type is BlockType.IMAGE and bool(block.metadata.get("ocr")) for block in self.blocks)
+        return len(self.metadata.get("ocr_pages", ())) + pictures
+
+    @property
+    def unrecognized(self) -> int:
+        """Pages and pictures whose text would have to be recognised and was not, because that is off or comes later:
+        metadata["unrecognized_pages"] (1-based numbers) and metadata["unrecognized_pictures"] (how many)."""
+        return len(self.metadata.get("unrecognized_pages", ())) + int(self.metadata.get("unrecognized_pictures", 0))
+
 
 @dataclass(frozen=True, slots=True)
 class DocumentSource:

@@ -175,11 +175,14 @@ class BlockBuilder:
         if message not in self.warnings:
             self.warnings.append(message)
 
-    def build(self, metadata: Mapping[str, Any] | None = None) -> ParsedDocument:
-        """The document. EmptyDocumentError when no block holds anything."""
-        for message in self._pictures.warnings if self._pictures is not None else ():
+    def build(self, metadata: Mapping[str, Any] | None = None, *, unfinished: bool = False) -> ParsedDocument:
+        """The document. EmptyDocumentError when no block holds anything, unless what is missing awaits recognition."""
+        metadata = dict(metadata or {})
+        for message in self._pictures.all_warnings() if self._pictures is not None else ():
             self.warn(message)
-        if not self._blocks:
+        if self._pictures is not None and self._pictures.unread:
+            metadata["unrecognized_pictures"] = self._pictures.unread
+        if not self._blocks and not unfinished:
             reason = f" ({'; '.join(self.warnings)})" if self.warnings else ""
             raise EmptyDocumentError(f"No text was found in {self._source.filename!r}{reason}")
         return ParsedDocument(
@@ -187,6 +190,6 @@ class BlockBuilder:
             version=self._source.version,
             blocks=tuple(self._blocks),
             assets=tuple(self._assets.values()),
-            metadata=dict(metadata or {}),
+            metadata=metadata,
             warnings=tuple(self.warnings),
         )

@@ -30,6 +30,7 @@ class ImageParser:
     name = "image"
     version = "2"
     extensions = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"})
+    only_recognition = True
 
     def __init__(
         self,
@@ -39,14 +40,20 @@ class ImageParser:
         recognizer: TextRecognizer | None = None,
     ) -> None:
         self._limits = limits
-        self._recognizer = recognizer if ocr is not OcrMode.OFF else None
+        self._off = ocr is OcrMode.OFF
+        self._recognizer = recognizer
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
-        """EmptyDocumentError when no text is recognised, or none may be; DocumentTooLargeError before decoding."""
+        """EmptyDocumentError when no text is recognised, or none may be; DocumentTooLargeError before decoding.
+
+        Without a recognizer: no blocks, all pages awaiting recognition.
+        """
         from PIL import Image
 
-        if self._recognizer is None:
-            raise EmptyDocumentError(f"{source.filename!r} is a picture, and text recognition is off")
+        if self._off:
+            raise EmptyDocumentError(
+                f"{source.filename!r} is a picture, and text recognition is off (--ocr auto, RAG_OCR=auto)"
+            )
         builder = BlockBuilder(source)
         found = 0
         with reading(source):
@@ -55,13 +62,16 @@ class ImageParser:
             with reading(source):
                 frames = getattr(picture, "n_frames", 1)
             check_page_count(frames, self._limits)
+            if self._recognizer is None:
+                builder.warn("The picture awaits text recognition")
+                return builder.build({"unrecognized_pages": list(range(1, frames + 1))}, unfinished=True)
             for number in each_page(source, frames):
                 frame = self._frame(source, picture, number - 1)
                 found += self._page(builder, source, frame, number if frames > 1 else None)
             form = picture.format or ""
         if not found:
             raise EmptyDocumentError(f"No text was recognised in {source.filename!r}")
-        return builder.build({"format": form, "pages": frames})
+        return builder.build({"format": form, "pages": frames, "ocr_pages": list(range(1, frames + 1))})
 
     def _frame(self, source: DocumentSource, picture: Image.Image, index: int) -> Image.Image:
         with reading(source):

@@ -54,8 +54,9 @@ class IsolatedParser:
         parsers: Mapping[str, str] | None = None,
         ocr_threads: int = 2,
         ocr_gpu: bool = False,
+        postpone_ocr: bool = False,
     ) -> None:
-        self.registry = ParserRegistry(dict(parsers or {}), limits, OcrMode(ocr), ocr_threads, ocr_gpu)
+        self.registry = ParserRegistry(dict(parsers or {}), limits, OcrMode(ocr), ocr_threads, ocr_gpu, postpone_ocr)
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
 

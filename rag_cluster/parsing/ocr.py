@@ -33,11 +33,15 @@ SURE = 0.80
 
 
 class OcrMode(StrEnum):
-    """auto: where a page or picture has no text of its own. force: every page. off: never."""
+    """auto: where a page or picture has no text of its own. force: every page. off: never.
+
+    deferred: as auto, but later: a parser gives the text that is there and says what awaits recognition.
+    """
 
     AUTO = "auto"
     OFF = "off"
     FORCE = "force"
+    DEFERRED = "deferred"
 
 
 class RapidOcr:

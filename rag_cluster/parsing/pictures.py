@@ -34,13 +34,18 @@ class PictureText:
 class PictureReader:
     """Recognises the pictures of one document: each one once, a bounded number of them, in bounded time.
 
-    auto: what is large enough to hold text; force: whatever its size; off: none. `warnings` says what was left out.
+    auto: what is large enough to hold text; force: whatever its size; off: none. Without a recognizer, or off, what
+    would be read is counted (`unread`). `all_warnings` says what was left out.
     """
 
     def __init__(self, limits: ParseLimits, mode: OcrMode, recognizer: TextRecognizer | None) -> None:
         self._limits = limits
         self._force = mode is OcrMode.FORCE
-        self._recognizer = None if mode is OcrMode.OFF else recognizer
+        self._off = mode is OcrMode.OFF
+        self._recognizer = None if self._off else recognizer
+        self._counting = self._recognizer is None
+        self._seen: set[str] = set()
+        self.unread = 0
         self._read: dict[str, PictureText | None] = {}
         self._tried = 0
         self._spent = 0.0
@@ -48,12 +53,32 @@ class PictureReader:
 
     def read(self, content: bytes) -> PictureText | None:
         """The text of an encoded picture, None without any. Pictures that cannot be decoded have none."""
+        sha256 = hashlib.sha256(content).hexdigest()
+        if self._counting and sha256 not in self._seen:
+            self._seen.add(sha256)
+            self.unread += self.unread < self._limits.max_ocr_pictures and self._legible(content)
         if self._recognizer is None:
             return None
-        sha256 = hashlib.sha256(content).hexdigest()
         if sha256 not in self._read:
             self._read[sha256] = self._recognize(content, self._recognizer)
         return self._read[sha256]
+
+    def all_warnings(self) -> list[str]:
+        """What a person should know of pictures whose text is not there."""
+        if not self.unread:
+            return self.warnings
+        why = "text recognition is off (--ocr, RAG_OCR)" if self._off else "they await text recognition"
+        return [*self.warnings, f"The text of {self.unread} picture(s) was not read: {why}"]
+
+    def _legible(self, content: bytes) -> bool:
+        """Whether a picture would be read; its header tells."""
+        from PIL import Image
+
+        try:
+            with Image.open(io.BytesIO(content)) as picture:
+                return self._wanted(picture.width, picture.height)
+        except Exception:  # noqa: BLE001 - Pillow's readers raise what they like; such a picture is never read
+            return False
 
     def _recognize(self, content: bytes, recognizer: TextRecognizer) -> PictureText | None:
         from PIL import Image

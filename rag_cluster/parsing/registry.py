@@ -39,9 +39,13 @@ class ParserInfo:
 
     name: str
     version: str
-    """The parser's version; where text recognition changes the output, its mode is part of it."""
+    """The parser's version; recognition by force is part of it, because it reads what everything else takes as it is."""
     target: str
     """module:Class."""
+    recognition: str = ""
+    """auto | off | force for a parser that can recognise text, "" for one that never does."""
+    only_recognition: bool = False
+    """Without recognition nothing comes out: pictures."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class ParserRegistry:
     ocr: OcrMode = OcrMode.AUTO
     ocr_threads: int = 2
     ocr_gpu: bool = False
+    postpone_ocr: bool = False
+    """Parsers get no recogniser: they say what awaits recognition (`ParsedDocument.unrecognized`)."""
 
     def __post_init__(self) -> None:
         for key, target in self.parsers.items():
@@ -78,16 +84,21 @@ class ParserRegistry:
         """Name and version of the parser for a file name. UnsupportedDocumentTypeError, MissingDependencyError."""
         target = self.target(filename)
         cls = _load(target)
-        version = f"{cls.version}/ocr-{self.ocr}" if "ocr" in _arguments(target) else cls.version
-        return ParserInfo(cls.name, version, target)
+        if "ocr" not in _arguments(target):
+            return ParserInfo(cls.name, cls.version, target)
+        # Deferred recognition gives the same in the end.
+        mode = OcrMode.AUTO if self.ocr is OcrMode.DEFERRED else self.ocr
+        version = f"{cls.version}/ocr-force" if mode is OcrMode.FORCE else cls.version
+        return ParserInfo(cls.name, version, target, mode.value, getattr(cls, "only_recognition", False))
 
     def parser_for(self, filename: str) -> DocumentParser:
         """A parser for a file name, given the limits and, where it takes them, the OCR mode and recogniser."""
         target = self.target(filename)
+        later = self.postpone_ocr or self.ocr in (OcrMode.OFF, OcrMode.DEFERRED)
         offered: dict[str, Any] = {
             "limits": self.limits,
             "ocr": self.ocr,
-            "recognizer": None if self.ocr is OcrMode.OFF else RapidOcr(self.ocr_threads, gpu=self.ocr_gpu),
+            "recognizer": None if later else RapidOcr(self.ocr_threads, gpu=self.ocr_gpu),
         }
         accepted = _arguments(target)
         parser: DocumentParser = _load(target)(**{key: value for key, value in offered.items() if key in accepted})

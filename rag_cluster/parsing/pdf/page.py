@@ -60,6 +60,8 @@ class PageContent:
     """Quarter turns by which most of the text is turned."""
     tags: dict[int, str] = field(default_factory=dict)
     ocr: bool = False
+    unrecognized: bool = False
+    """Its text would have to be recognised, and was not."""
     warnings: list[str] = field(default_factory=list)
 
 

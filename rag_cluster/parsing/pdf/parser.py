@@ -48,18 +48,21 @@ class PdfParser:
         """Blocks in reading order; see `domain.ports.DocumentParser`."""
         with document.open_pdf(source, self._limits) as pdf:
             builder = BlockBuilder(source)
-            contents = self._pages(source, pdf, builder)
+            scans = Scans(self._ocr, self._recognizer, self._limits)
+            contents = self._pages(source, pdf, builder, scans)
             metadata = document.facts(pdf)
             outline = document.outline(pdf)
         recognized = [content.number for content in contents if content.ocr]
         if recognized:
             metadata["ocr_pages"] = recognized
+        unread, warnings = scans.unread(contents)
+        for warning in warnings:
+            builder.warn(warning)
         furniture.remove(contents)
         _emit(builder, _parts(contents, outline))
-        return builder.build(metadata)
+        return builder.build(metadata | unread, unfinished=scans.postponed and bool(unread))
 
-    def _pages(self, source: DocumentSource, pdf: Any, builder: BlockBuilder) -> list[PageContent]:
-        scans = Scans(self._ocr, self._recognizer, self._limits)
+    def _pages(self, source: DocumentSource, pdf: Any, builder: BlockBuilder, scans: Scans) -> list[PageContent]:
         contents = []
         for number in each_page(source, len(pdf)):
             try:
@@ -87,7 +90,9 @@ class PdfParser:
                 return content
         content = pages.lay_out(pdf, page, number, raw, self._limits)
         if reason:
-            content.warnings.append(f"Page {number} {reason}; it was not recognised, because text recognition is off")
+            content.unrecognized = True
+            off = "text recognition is off (--ocr, RAG_OCR)"
+            content.warnings.append(f"Page {number} {reason}; it was not recognised, because {off}")
         else:
             scans.read_figures(raw, content)
         return content

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import re
+from collections.abc import Sequence
+from typing import Any
 
 from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.limits import ParseLimits
@@ -27,6 +29,12 @@ class Scans:
         self._mode = mode
         self._recognizer = recognizer
         self._limits = limits
+        self.unread_figures = 0
+
+    @property
+    def postponed(self) -> bool:
+        """Recognition is wanted, but not here: what awaits it is left out and named."""
+        return self._recognizer is None and self._mode is not OcrMode.OFF
 
     def reason(self, raw: RawPage) -> str:
         """Why the page's text layer does not serve; "" when it does."""
@@ -41,7 +49,9 @@ class Scans:
         return _garbage(raw, characters)
 
     def recognize(self, page: object, raw: RawPage, number: int, reason: str) -> PageContent | None:
-        """The page by recognition; None when that is off or not installed."""
+        """The page by recognition; an empty one when that comes later, None when it is off."""
+        if self.postponed:
+            return PageContent(number, raw.space.width, raw.space.height, unrecognized=True)
         if self._mode is OcrMode.OFF or self._recognizer is None:
             return None
         scale = DPI / 72
@@ -60,18 +70,48 @@ class Scans:
         return content
 
     def read_figures(self, raw: RawPage, content: PageContent) -> None:
-        """Recognise large pictures of a page that has little text of its own."""
-        if self._mode is OcrMode.OFF or self._recognizer is None or sum(len(w.text) for w in raw.words) > 200:
+        """Recognise large pictures of a page that has little text of its own; count them where that is not done."""
+        if sum(len(w.text) for w in raw.words) > 200:
             return
         from PIL import Image
 
         page = raw.space.width * raw.space.height
         for item in content.items:
             if isinstance(item, Figure) and area(item.box) > 0.02 * page:
+                if self._mode is OcrMode.OFF or self._recognizer is None:
+                    self.unread_figures += 1
+                    continue
                 found = recognize_page(self._recognizer, Image.open(io.BytesIO(item.content)).convert("RGB"))
                 item.text = "\n".join(p.text for p in found)
                 item.recognized = bool(found)
                 item.confidence = min((p.confidence for p in found), default=1.0)
+
+
+    def unread(self, contents: Sequence[PageContent]) -> tuple[dict[str, Any], list[str]]:
+        """(metadata, warnings) that name the pages and count the figures whose text was not recognised."""
+        missing = [content.number for content in contents if content.unrecognized]
+        facts: dict[str, Any] = {}
+        warnings: list[str] = []
+        why = "they await text recognition" if self.postponed else "text recognition is off (--ocr, RAG_OCR)"
+        if missing:
+            facts["unrecognized_pages"] = missing
+            if self.postponed:
+                warnings.append(f"Page(s) {_ranges(missing)} were left out: {why}")
+        if self.unread_figures:
+            facts["unrecognized_pictures"] = self.unread_figures
+            warnings.append(f"The text of {self.unread_figures} picture(s) was not read: {why}")
+        return facts, warnings
+
+
+def _ranges(numbers: Sequence[int]) -> str:
+    """1, 2, 3, 7 -> "1-3, 7"."""
+    runs: list[list[int]] = []
+    for number in numbers:
+        if runs and runs[-1][-1] == number - 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
 
 
 def _garbage(raw: RawPage, characters: int) -> str:
