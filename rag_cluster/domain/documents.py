@@ -212,6 +212,8 @@ class PlanAction(StrEnum):
     """New or changed: fetch, parse, chunk, snapshot, then index."""
     INDEX = "index"
     """Its snapshot is committed but parts are missing: enter at index."""
+    RECOGNIZE = "recognize"
+    """Only text recognition is left to do, or comes first: enter at the OCR stage."""
     UNCHANGED = "unchanged"
     ATTRIBUTES = "attributes"
     """Only access or metadata changed: applied without parsing or embedding."""
@@ -241,6 +243,8 @@ class Claim:
     token: int
     resumed: bool = False
     """True when the version's snapshot is already committed: go straight to index."""
+    content_fingerprint: str = ""
+    """As the version has it: it may hold the document's text only (`ids.awaiting_recognition`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -262,6 +266,8 @@ class Receipt:
     message: str = ""
     duplicate_of: str | None = None
     warnings: tuple[str, ...] = ()
+    recognized: int = 0
+    """Pages and pictures whose text was recognised."""
 
 
 @dataclass(frozen=True, slots=True)

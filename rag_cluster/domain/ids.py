@@ -71,10 +71,14 @@ def fingerprint(**parts: Any) -> str:
 
 
 def content_fingerprint(
-    *, parser: str, parser_version: str, chunker: str, parameters: Mapping[str, Any], tokenizer: str
+    *, parser: str, parser_version: str, chunker: str, parameters: Mapping[str, Any], tokenizer: str, recognition: str = ""
 ) -> str:
-    """What decides the chunks of given bytes. Another fingerprint is another version of the document."""
-    return fingerprint(
+    """What decides the chunks of given bytes. Another fingerprint is another version of the document.
+
+    recognition: "" for a parser that recognises no text, else its mode, which stands behind the hash: "HASH+auto".
+    A document in which there is nothing to recognise has the bare hash, which serves every mode (`serves`).
+    """
+    value = fingerprint(
         parser=parser,
         parser_version=parser_version,
         chunker=chunker,
@@ -82,3 +86,20 @@ def content_fingerprint(
         tokenizer=tokenizer,
         schema=SCHEMA_VERSION,
     )
+    return f"{value}+{recognition}" if recognition else value
+
+
+def nothing_recognized(content_fingerprint: str) -> str:
+    """Of a document in which there is nothing to recognise: the same for every mode but force."""
+    return content_fingerprint.partition("+")[0]
+
+
+def awaiting_recognition(content_fingerprint: str) -> str:
+    """Of the version that holds a document's text until the rest is recognised; "" where there is no such version."""
+    value, _, recognition = content_fingerprint.partition("+")
+    return f"{value}+awaiting" if recognition and recognition != "off" else ""
+
+
+def serves(stored: str | None, wanted: str) -> bool:
+    """Whether a version with the stored content fingerprint is what one with the wanted fingerprint would be."""
+    return stored in (wanted, nothing_recognized(wanted))

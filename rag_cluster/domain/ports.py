@@ -441,21 +441,28 @@ class Ledger(Protocol):
         """Give all of an owner's claims back, for a resumable stop."""
         ...
 
+    def give_back(self, claim: Claim) -> None:
+        """End one claim whose version waits for another stage: PENDING. A claim that is lost already stays lost."""
+        ...
+
     def set_status(self, claim: Claim, status: DocumentStatus) -> None:
         """Before the action that it names. ClaimLostError."""
         ...
 
     def settle_unchanged(self, claim: Claim, file: SourceFile, sha256: str) -> bool:
-        """If the published version has the same bytes and fingerprint, drop the claimed version, remember the new
-        etag and return True."""
+        """If the published version has the same bytes and a fingerprint that serves (`ids.serves`), drop the claimed
+        version, remember the new etag and return True."""
         ...
 
     def duplicate_of(self, claim: Claim, sha256: str) -> str | None:
         """URI of another live document of the knowledge base with the same bytes, for the report."""
         ...
 
-    def commit_snapshot(self, claim: Claim, *, sha256: str, size: int, parts: Sequence[Part]) -> None:
-        """In one transaction: parts_total, part rows, status EMBEDDING. ClaimLostError."""
+    def commit_snapshot(
+        self, claim: Claim, *, sha256: str, size: int, parts: Sequence[Part], content_fingerprint: str | None = None
+    ) -> None:
+        """In one transaction: parts_total, part rows, status EMBEDDING, and the content fingerprint if parsing showed
+        another one than was claimed (`ids.nothing_recognized`, `ids.awaiting_recognition`). ClaimLostError."""
         ...
 
     def pending_parts(self, document_id: str, version: int) -> list[Part]:

@@ -77,7 +77,7 @@ class PictureReader:
         try:
             with Image.open(io.BytesIO(content)) as picture:
                 return self._wanted(picture.width, picture.height)
-        except Exception:  # noqa: BLE001 - Pillow's readers raise what they like; such a picture is never read
+        except Exception:  # Pillow's readers raise what they like on damaged pictures, which are never read
             return False
 
     def _recognize(self, content: bytes, recognizer: TextRecognizer) -> PictureText | None:

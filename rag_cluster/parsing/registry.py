@@ -39,7 +39,7 @@ class ParserInfo:
 
     name: str
     version: str
-    """The parser's version; recognition by force is part of it, because it reads what everything else takes as it is."""
+    """The parser's version; recognition by force is part of it: it reads what is otherwise taken as it is."""
     target: str
     """module:Class."""
     recognition: str = ""

@@ -86,7 +86,6 @@ class Scans:
                 item.recognized = bool(found)
                 item.confidence = min((p.confidence for p in found), default=1.0)
 
-
     def unread(self, contents: Sequence[PageContent]) -> tuple[dict[str, Any], list[str]]:
         """(metadata, warnings) that name the pages and count the figures whose text was not recognised."""
         missing = [content.number for content in contents if content.unrecognized]

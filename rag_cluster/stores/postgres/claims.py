@@ -63,11 +63,8 @@ class LedgerClaims:
                 None if file.keeps_metadata and not deleted else file.metadata,
             )
             if newest is not None and newest["resumable"]:
-                if (newest["size"], newest["etag"], newest["content_fingerprint"]) == (
-                    file.size,
-                    file.etag,
-                    content_fingerprint,
-                ):
+                same_file = (newest["size"], newest["etag"]) == (file.size, file.etag)
+                if same_file and is_wanted(newest, content_fingerprint):
                     return take_claim(connection, newest, owner, lease_seconds)
                 fail_version(
                     connection,
@@ -106,6 +103,17 @@ class LedgerClaims:
                    WHERE claim_owner = %s""",
                 (lease_seconds, owner),
             ).rowcount
+
+    def give_back(self, claim: Claim) -> None:
+        """End one claim whose version waits for another stage: PENDING. A claim that is lost already stays lost."""
+        with self._database.connection() as connection:
+            connection.execute(
+                """UPDATE document_versions SET claim_owner = NULL, claim_until = NULL, status = 'PENDING',
+                     updated_at = now()
+                   WHERE document_id = %s AND version = %s AND claim_owner = %s AND claim_token = %s
+                     AND parts_total IS NULL AND status NOT IN ('READY', 'FAILED')""",
+                (claim.document_id, claim.version, claim.owner, claim.token),
+            )
 
     def release(self, owner: str) -> None:
         """Give all of an owner's claims back, for a resumable stop."""
@@ -153,7 +161,8 @@ def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, l
              status = CASE WHEN status <> 'FAILED' THEN status
                            WHEN parts_total IS NULL THEN 'PENDING' ELSE 'EMBEDDING' END,
              error_stage = NULL, error_type = NULL, error_message = NULL, updated_at = now()
-           WHERE document_id = %(document)s AND version = %(version)s RETURNING claim_token, parts_total""",
+           WHERE document_id = %(document)s AND version = %(version)s
+           RETURNING claim_token, parts_total, content_fingerprint""",
         values,
     ).fetchone()
     assert row is not None, "the version is locked by this transaction"
@@ -163,7 +172,17 @@ def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, l
         owner=owner,
         token=row["claim_token"],
         resumed=row["parts_total"] is not None,
+        content_fingerprint=row["content_fingerprint"],
     )
+
+
+def is_wanted(version: Mapping[str, Any], content_fingerprint: str) -> bool:
+    """Whether going on with an unfinished version of the same file leads to the wanted content: it is that, or its
+    snapshot holds the text until the rest is recognised."""
+    stored = version["content_fingerprint"]
+    if ids.serves(stored, content_fingerprint):
+        return True
+    return bool(stored) and version["parts_total"] is not None and stored == ids.awaiting_recognition(content_fingerprint)
 
 
 def _register(

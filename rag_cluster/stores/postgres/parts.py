@@ -40,8 +40,8 @@ class LedgerParts:
             raise _lost(claim)
 
     def settle_unchanged(self, claim: Claim, file: SourceFile, sha256: str) -> bool:
-        """If the published version has the same bytes and fingerprint, drop the claimed version, remember the new
-        etag and return True."""
+        """If the published version has the same bytes and a fingerprint that serves (`ids.serves`), drop the claimed
+        version, remember the new etag and return True."""
         with self._database.connection() as connection:
             dropped = connection.execute(
                 """WITH settled AS (
@@ -50,7 +50,8 @@ class LedgerParts:
                      WHERE d.id = %(document)s AND d.deleted_at IS NULL
                        AND c.version = %(version)s AND c.claim_token = %(token)s AND c.claim_owner = %(owner)s
                        AND p.document_id = d.id AND p.version = d.published_version AND p.version <> c.version
-                       AND p.sha256 = %(sha256)s AND p.content_fingerprint = c.content_fingerprint
+                       AND p.sha256 = %(sha256)s
+                       AND p.content_fingerprint IN (c.content_fingerprint, split_part(c.content_fingerprint, '+', 1))
                      RETURNING p.document_id)
                    DELETE FROM document_versions v USING settled
                    WHERE v.document_id = settled.document_id AND v.version = %(version)s""",
@@ -71,17 +72,23 @@ class LedgerParts:
             ).fetchone()
         return None if row is None else str(row["uri"])
 
-    def commit_snapshot(self, claim: Claim, *, sha256: str, size: int, parts: Sequence[Part]) -> None:
-        """In one transaction: parts_total, part rows, status EMBEDDING. ClaimLostError. Again is harmless."""
+    def commit_snapshot(
+        self, claim: Claim, *, sha256: str, size: int, parts: Sequence[Part], content_fingerprint: str | None = None
+    ) -> None:
+        """In one transaction: parts_total, part rows, status EMBEDDING, and the content fingerprint if parsing showed
+        another one than was claimed (`ids.nothing_recognized`, `ids.awaiting_recognition`). ClaimLostError. Again is
+        harmless."""
         if not parts:
             raise ValueError("a version without parts can never be published: fail it as empty_document")
         with self._database.transaction() as connection:
             _lock_claimed(connection, claim)
             connection.execute(
                 """UPDATE document_versions SET sha256 = %(sha256)s, size = %(size)s, parts_total = %(total)s,
+                     content_fingerprint = coalesce(%(fingerprint)s, content_fingerprint),
                      status = 'EMBEDDING', updated_at = now()
                    WHERE document_id = %(document)s AND version = %(version)s""",
-                _claim_values(claim) | {"sha256": sha256, "size": size, "total": len(parts)},
+                _claim_values(claim)
+                | {"sha256": sha256, "size": size, "total": len(parts), "fingerprint": content_fingerprint},
             )
             connection.execute(
                 """INSERT INTO document_parts (document_id, version, part, chunk_start, chunk_end)

@@ -10,7 +10,7 @@ from rag_cluster.domain import ids
 from rag_cluster.domain.documents import DocumentStatus, PlanAction, PlannedFile, SourceFile
 from rag_cluster.stores.postgres.access import attributes
 from rag_cluster.stores.postgres.adapters import as_uuid, dump_json
-from rag_cluster.stores.postgres.claims import RESUMABLE
+from rag_cluster.stores.postgres.claims import RESUMABLE, is_wanted
 from rag_cluster.stores.postgres.database import Database
 
 # r: the published version. n: the newest one.
@@ -18,7 +18,7 @@ _KNOWN = f"""
     SELECT d.id, d.metadata, a.acl, a.department, a.security_level,
       r.size AS ready_size, r.etag AS ready_etag, r.content_fingerprint AS ready_fingerprint,
       n.status, n.size, n.etag, n.content_fingerprint, n.error_type, n.error_message, n.error_permanent,
-      n.parts_total IS NOT NULL AND {RESUMABLE} AS resumable
+      n.parts_total, n.parts_total IS NOT NULL AND {RESUMABLE} AS resumable
     FROM unnest(%s::uuid[]) AS wanted (id)
     JOIN documents d ON d.id = wanted.id AND d.deleted_at IS NULL
     JOIN access_keys a ON a.id = d.access_key
@@ -68,16 +68,19 @@ def _plan(
 ) -> PlannedFile:
     if known is None:
         return PlannedFile(file, document_id, PlanAction.PREPARE, fingerprint, "new")
-    state = (file.size, file.etag, fingerprint)
+    state = (file.size, file.etag)
     published = known["ready_etag"] is not None
-    if (known["ready_size"], known["ready_etag"], known["ready_fingerprint"]) == state:
+    ready = (known["ready_size"], known["ready_etag"]) == state
+    if ready and ids.serves(known["ready_fingerprint"], fingerprint):
         action, reason = PlanAction.UNCHANGED, ""
-    elif (known["size"], known["etag"], known["content_fingerprint"]) != state:
+    elif (known["size"], known["etag"]) != state or not is_wanted(known, fingerprint):
         action, reason = PlanAction.PREPARE, _difference(file, fingerprint, known)
     elif known["resumable"]:
         action, reason = PlanAction.INDEX, "its snapshot is committed, parts are missing"
     elif known["status"] == DocumentStatus.FAILED and known["error_permanent"] and not retry_failed:
         action, reason = PlanAction.SKIP_FAILED, known["error_message"] or ""
+    elif ready and known["ready_fingerprint"] == ids.awaiting_recognition(fingerprint):
+        action, reason = PlanAction.RECOGNIZE, "its text is published, the rest awaits recognition"
     else:
         action, reason = PlanAction.PREPARE, "not finished before"
     # The published version goes by the new access rule even where its content stays or its successor fails.
