@@ -15,11 +15,14 @@ NAMESPACE = uuid.UUID("6f2d1f0c-6a3e-5d0e-9a55-7261675f636c")
 SCHEMA_VERSION = "1"
 """Version of the block and chunk schema. Raising it makes every document a new version at the next ingest."""
 
+_as_json = json.JSONEncoder(ensure_ascii=False).encode
+# One encoder for all: json.dumps makes a new one at every call with such an option.
+
 
 def _uuid5(*parts: object) -> str:
     # A JSON list keeps ("a", "bc") and ("ab", "c") apart, whatever the parts contain.
     # surrogatepass: a file name that is not UTF-8 arrives with lone surrogates, which uuid.uuid5 refuses.
-    name = json.dumps([str(part) for part in parts], ensure_ascii=False).encode(errors="surrogatepass")
+    name = _as_json([str(part) for part in parts]).encode(errors="surrogatepass")
     digest = hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()
     return str(uuid.UUID(bytes=digest[:16], version=5))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -62,12 +63,23 @@ def read_member(path: str, name: str, limit: int = 16 * MIB) -> bytes | None:
         raise CorruptDocumentError(f"{name} cannot be read from the archive: {error}") from error
 
 
+@lru_cache(maxsize=2)
 def xml_parser(*, recover: bool = False) -> Any:
-    """An lxml parser without entities, DTDs, network or huge trees. recover: go on after a mistake."""
+    """An lxml parser without entities, DTDs, network or huge trees, that leaves out comments and instructions.
+
+    recover: go on after a mistake.
+    """
     from lxml import etree
 
     return etree.XMLParser(
-        resolve_entities=False, no_network=True, load_dtd=False, dtd_validation=False, huge_tree=False, recover=recover
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        huge_tree=False,
+        remove_comments=True,
+        remove_pis=True,
+        recover=recover,
     )
 
 

@@ -68,6 +68,7 @@ class BlockBuilder:
         self._blocks: list[Block] = []
         self._assets: dict[str, ParsedAsset] = {}
         self._headings: list[tuple[int, str]] = []
+        self._placed = (SourceLocator(), SourceLocator())
         self.warnings: list[str] = []
 
     @property
@@ -83,6 +84,7 @@ class BlockBuilder:
     def reset_headings(self) -> None:
         """Close all headings: at a new sheet, slide or appended document."""
         self._headings.clear()
+        self._placed = (SourceLocator(), SourceLocator())
 
     def heading(self, text: str, level: int, locator: SourceLocator = SourceLocator(), **metadata: Any) -> Block | None:
         """A heading of level 1-6 (clamped), which opens a section."""
@@ -93,6 +95,7 @@ class BlockBuilder:
         while self._headings and self._headings[-1][0] >= level:
             self._headings.pop()
         self._headings.append((level, text))
+        self._placed = (SourceLocator(), SourceLocator(heading_path=self.heading_path))
         return self.add(BlockType.HEADING, text, locator, {"level": level, **metadata})
 
     def add(
@@ -111,11 +114,18 @@ class BlockBuilder:
             id=ids.block_id(self._source.document_id, self._source.version, len(self._blocks)),
             type=kind,
             content=content,
-            locator=replace(locator, heading_path=locator.heading_path or self.heading_path),
+            locator=self._under_headings(locator),
             metadata=dict(metadata or {}),
         )
         self._blocks.append(block)
         return block
+
+    def _under_headings(self, locator: SourceLocator) -> SourceLocator:
+        """The locator with the current heading path. Many blocks in a row have the same one: it is made once."""
+        if locator is not self._placed[0] and locator != self._placed[0]:
+            path = locator.heading_path or self.heading_path
+            self._placed = (locator, replace(locator, heading_path=path))
+        return self._placed[1]
 
     def table(
         self,

@@ -10,7 +10,7 @@ from typing import Any
 from PIL import Image, UnidentifiedImageError
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
-from rag_cluster.errors import CorruptDocumentError
+from rag_cluster.errors import CorruptDocumentError, EncryptedDocumentError
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.equations import equation_text
 from rag_cluster.parsing.limits import MIB
@@ -103,7 +103,7 @@ def _cached(element: Any) -> dict[int, str]:
     levels = list(element.iter(qn("c:lvl")))
     if levels:
         return _joined_levels(levels)
-    code = find(element, ".//c:formatCode")
+    code = next(element.iter(qn("c:formatCode")), None)
     number = NumberFormat(code.text or "General") if code is not None else None
     found: dict[int, str] = {}
     for point in element.iter(qn("c:pt")):
@@ -227,7 +227,7 @@ def add_picture(
         return False
     try:
         content = package.read(part)
-    except CorruptDocumentError as error:
+    except (CorruptDocumentError, EncryptedDocumentError) as error:
         builder.warn(f"A picture was left out: {error}")
         return False
     if len(content) > MAX_PICTURE_BYTES:

@@ -37,12 +37,13 @@ class DocxParser:
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks of the document's body in reading order; locators hold the heading path."""
-        with Package(source, self._limits) as package:
+        builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
+        with Package(source, self._limits, builder.warn) as package:
             part = package.main_part("word/document.xml")
-            builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
             body = find(package.xml(part), "w:body")
             if body is not None:
                 BodyReader(package, part, builder).read(body)
+            package.check_found(builder.has_blocks)
             return builder.build(package.properties())
 
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from rag_cluster.domain.blocks import BlockType, DocumentSource, SourceLocator
+from rag_cluster.errors import DocumentError
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.docx.alt_chunk import add_foreign
 from rag_cluster.parsing.docx.inline import Inline, InlineReader, is_placeholder, shown_branch
@@ -66,6 +67,7 @@ class BodyReader:
         """All blocks below a w:body, a note, a text box or a cell."""
         self._walk(container)
         if self._depth == 0:
+            self._flush_carried()
             self.flush()
 
     def flush(self) -> None:
@@ -103,21 +105,24 @@ class BodyReader:
 
     def _alt_chunk(self, node: Any) -> None:
         link = self._package.relationships(self._part).get(node.get(qn("r:id"), ""))
-        if link is None or link.external or not self._package.has(link.target):
+        if link is None or link.external:
             return
         self.flush()
-        content = self._package.read(link.target)
-        if not content.startswith(b"PK"):
-            add_foreign(self._builder, content, link.target.lower(), self._package.limits)
-        elif self._nesting < MAX_NESTED_DOCUMENTS:
-            self._nested_document(content)
+        try:
+            content = self._package.read(link.target)
+            if not content.startswith(b"PK"):
+                add_foreign(self._builder, content, link.target.lower(), self._package.limits)
+            elif self._nesting < MAX_NESTED_DOCUMENTS:
+                self._nested_document(content)
+        except DocumentError as error:
+            self._package.damaged(f"An embedded document was left out: {error.message}")
 
     def _nested_document(self, content: bytes) -> None:
         with tempfile.NamedTemporaryFile(suffix=".docx") as file:
             file.write(content)
             file.flush()
             source = DocumentSource("", 0, "embedded.docx", file.name, size=len(content))
-            with Package(source, self._package.limits) as package:
+            with Package(source, self._package.limits, self._builder.warn) as package:
                 part = package.main_part("word/document.xml")
                 body = find(package.xml(part), "w:body")
                 if body is not None:
@@ -126,22 +131,25 @@ class BodyReader:
     # Paragraphs
 
     def _paragraph(self, paragraph: Any) -> None:
-        inline = self._inline.read(paragraph)
+        properties = find(paragraph, "w:pPr")
+        style_id = _style_id(properties)
+        if self._inline.in_contents and self._styles.heading_level(style_id) is not None:
+            self._inline.leave_contents()
+        inline = self._inline.read(paragraph, style_id)
         if self._carried:
             inline.prepend(self._carried)
             self._carried = None
-        mark = find(paragraph, "w:pPr/w:rPr")
+        mark = find(properties, "w:rPr")
         if find(mark, "w:del") is not None or find(mark, "w:moveFrom") is not None:
             self._carried = inline
             return
-        style_id = _style_id(paragraph)
         role = self._styles.role(style_id)
         text = inline.text
         if role == "caption" or (text and self._pictures and _FIGURE.match(text) and len(text) < 200):
             self._caption_paragraph(inline)
             return
-        level = self._heading_level(paragraph, style_id, role)
-        number = self._number(paragraph, style_id)
+        level = self._heading_level(properties, style_id, role)
+        number = self._number(properties, style_id)
         if level is None and number is None and self._code_line(inline, role):
             return
         if text or inline.objects:
@@ -149,6 +157,17 @@ class BodyReader:
         if text:
             self._flush_before_text()
             self._write(text, role, level, number)
+        self._after(inline)
+
+    def _flush_carried(self) -> None:
+        """Write a paragraph whose mark was deleted where no other follows that it could run on into."""
+        inline, self._carried = self._carried, None
+        if inline is None:
+            return
+        if text := inline.text:
+            self._flush_code()
+            self._flush_before_text()
+            self._write(text, "", None, None)
         self._after(inline)
 
     def _flush_before_text(self) -> None:
@@ -170,16 +189,16 @@ class BodyReader:
             metadata: dict[str, Any] = {"role": role} if role == "subtitle" else {}
             self._builder.add(BlockType.TEXT, text, metadata=metadata | ({"text_box": True} if self._in_box else {}))
 
-    def _heading_level(self, paragraph: Any, style_id: str | None, role: str) -> int | None:
-        direct = find(paragraph, "w:pPr/w:outlineLvl")
+    def _heading_level(self, properties: Any, style_id: str | None, role: str) -> int | None:
+        direct = find(properties, "w:outlineLvl")
         if direct is not None:
             return outline_level(direct)
         return self._styles.heading_level(style_id) or (1 if role == "title" else None)
 
-    def _number(self, paragraph: Any, style_id: str | None) -> tuple[str, int] | None:
+    def _number(self, properties: Any, style_id: str | None) -> tuple[str, int] | None:
         """(marker, 0-based level) of an automatically numbered paragraph; counting happens here."""
         num_id, level = self._styles.numbering(style_id)
-        own = find(paragraph, "w:pPr/w:numPr")
+        own = find(properties, "w:numPr")
         if own is not None:
             for tag in ("w:numId", "w:ilvl"):
                 said = find(own, tag)
@@ -258,7 +277,7 @@ class BodyReader:
         self.flush()
         lines: list[str] = []
         for paragraph in note.iter(qn("w:p")):
-            inline = self._inline.read(paragraph)
+            inline = self._inline.read(paragraph, _style_id(find(paragraph, "w:pPr")))
             lines += [inline.text] if inline.text else []
         if lines:
             mark = self._inline.note_marks[key]
@@ -318,9 +337,10 @@ class BodyReader:
 
     def _flush_and_add(self, add: Any, identifier: str) -> None:
         link = self._package.relationships(self._part).get(identifier)
-        if link is not None and not link.external and self._package.has(link.target):
+        root = None if link is None or link.external else self._package.optional_xml(link.target)
+        if root is not None:
             self.flush()
-            add(self._builder, self._package.xml(link.target), _HERE)
+            add(self._builder, root, _HERE)
 
     def _box(self, content: Any) -> None:
         if self._depth >= MAX_DEPTH:
@@ -341,6 +361,7 @@ class BodyReader:
         if self._depth >= MAX_DEPTH:
             self._builder.warn("Tables nested too deeply were left out")
             return
+        self._flush_carried()
         self._flush_code()
         self._flush_pictures()
         caption = self._caption
@@ -361,14 +382,16 @@ class BodyReader:
         self._depth -= 1
 
     def _cell_paragraph(self, paragraph: Any) -> tuple[str, Inline]:
-        inline = self._inline.read(paragraph)
-        number = self._number(paragraph, _style_id(paragraph))
+        properties = find(paragraph, "w:pPr")
+        style_id = _style_id(properties)
+        inline = self._inline.read(paragraph, style_id)
+        number = self._number(properties, style_id)
         text = inline.text
         return (f"{number[0]} {text}" if number and number[0] and text else text), inline
 
 
-def _style_id(paragraph: Any) -> str | None:
-    style = find(paragraph, "w:pPr/w:pStyle")
+def _style_id(properties: Any) -> str | None:
+    style = find(properties, "w:pStyle")
     return None if style is None else str(style.get(qn("w:val")))
 
 

@@ -16,6 +16,7 @@ _SKIPPED = frozenset({
     "tblPr", "sectPr", "softHyphen", "lastRenderedPageBreak",
 })  # fmt: skip
 _LITERALS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
+_RUN, _TEXT = qn("w:r"), qn("w:t")
 _OBJECTS = frozenset({"drawing", "pict", "object"})
 _CONTENT = frozenset({"t", "pic", "imagedata", "chart", "relIds", "textpath", "oMath"})
 # What the Wingdings faces draw at these places.
@@ -67,11 +68,9 @@ class InlineReader:
         self._fields: list[_Field] = []
         self.note_marks: dict[tuple[str, str], str] = {}
 
-    def read(self, paragraph: Any) -> Inline:
-        """A w:p."""
+    def read(self, paragraph: Any, style_id: str | None) -> Inline:
+        """A w:p of a paragraph style."""
         inline = Inline()
-        style = find(paragraph, "w:pPr/w:pStyle")
-        style_id = None if style is None else style.get(qn("w:val"))
         for child in paragraph:
             self._walk(child, inline, style_id)
         # A field whose code never ends in this paragraph is damaged; what follows it is text again.
@@ -80,16 +79,26 @@ class InlineReader:
         return inline
 
     @property
+    def in_contents(self) -> bool:
+        """Whether a table of contents is open."""
+        return any(is_contents_field(f.instruction) for f in self._fields)
+
+    def leave_contents(self) -> None:
+        """Drop a table of contents without an end, as a broken file has it: a heading of the body cannot be in it."""
+        self._fields = [f for f in self._fields if not is_contents_field(f.instruction)]
+
+    @property
     def _hidden(self) -> bool:
         return any(not f.in_result or is_contents_field(f.instruction) for f in self._fields)
 
     def _walk(self, node: Any, inline: Inline, style_id: str | None) -> None:
+        if node.tag == _RUN:
+            self._run(node, inline, style_id)
+            return
         name = local_name(node)
         if name in _SKIPPED:
             return
-        if name == "r" and node.tag == qn("w:r"):
-            self._run(node, inline, style_id)
-        elif name in ("oMath", "oMathPara"):
+        if name in ("oMath", "oMathPara"):
             if not self._hidden:
                 text = equation_text(node)
                 inline.parts.append(text)
@@ -123,13 +132,18 @@ class InlineReader:
 
     def _run(self, run: Any, inline: Inline, style_id: str | None) -> None:
         properties = find(run, "w:rPr")
-        character_style = find(properties, "w:rStyle")
-        run_style = None if character_style is None else character_style.get(qn("w:val"))
+        run_style = None
+        if properties is not None:
+            character_style = find(properties, "w:rStyle")
+            run_style = None if character_style is None else character_style.get(qn("w:val"))
         if self._styles.switch("w:vanish", style_id, run_style, properties):
             return
         before = len(inline.parts)
         for child in run:
-            self._run_child(child, inline, style_id)
+            if child.tag == _TEXT and not self._fields:
+                inline.parts.append(child.text or "")
+            elif child is not properties:
+                self._run_child(child, inline, style_id)
         written = sum(len("".join(part.split())) for part in inline.parts[before:])
         if written and not self._styles.monospace(style_id, run_style, properties):
             inline.plain += written

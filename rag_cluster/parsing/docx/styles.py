@@ -109,12 +109,12 @@ class Styles:
 
     def monospace(self, style_id: str | None, run_style: str | None, properties: Any) -> bool:
         """Whether a run is set in a fixed-width face."""
-        own = is_monospace(properties)
+        own = None if properties is None else is_monospace(properties)
         return own if own is not None else self._inherited("", style_id, run_style, self._mono_default)
 
     def switch(self, name: str, style_id: str | None, run_style: str | None, properties: Any) -> bool:
         """A run's switch such as w:vanish or w:b, from the run, its style, the paragraph's style."""
-        own = on_off(find(properties, name))
+        own = None if properties is None else on_off(find(properties, name))
         return own if own is not None else self._inherited(name, style_id, run_style, False)
 
     def _inherited(self, name: str, style_id: str | None, run_style: str | None, default: bool) -> bool:

@@ -11,6 +11,7 @@ from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits, check_page_count
 from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.ooxml import Package, qn
+from rag_cluster.parsing.pages import each_page
 from rag_cluster.parsing.pictures import PictureReader
 from rag_cluster.parsing.pptx.slide import Layout, SlideReader
 
@@ -40,18 +41,20 @@ class PptxParser:
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks slide by slide; locators hold the 1-based slide."""
-        with Package(source, self._limits) as package:
+        builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
+        with Package(source, self._limits, builder.warn) as package:
             part = package.main_part("ppt/presentation.xml")
             slides = list(_slide_parts(package, part))
             check_page_count(len(slides), self._limits)
-            builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
             layouts: dict[str | None, Layout] = {}
-            for number, slide in enumerate(slides, 1):
+            for number in each_page(source, len(slides), "Slide {}".format):
+                slide = slides[number - 1]
                 builder.reset_headings()
                 if package.has(slide):
                     _read_slide(package, slide, number, builder, layouts)
                 else:
-                    builder.warn(f"Slide {number} is missing in the file")
+                    package.damaged(f"Slide {number} is missing in the file")
+            package.check_found(builder.has_blocks)
             return builder.build({**package.properties(), "slides": len(slides)})
 
 
@@ -66,8 +69,8 @@ def _slide_parts(package: Package, part: str) -> Iterator[str]:
 def _read_slide(
     package: Package, part: str, number: int, builder: BlockBuilder, layouts: dict[str | None, Layout]
 ) -> None:
-    root: Any = package.xml(part)
-    if root.get("show") in ("0", "false"):
+    root: Any = package.optional_xml(part)
+    if root is None or root.get("show") in ("0", "false"):
         return
     layout_part = package.related(part, "slideLayout")
     if layout_part not in layouts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
@@ -32,12 +31,16 @@ Transform = tuple[float, float, float, float]
 _SAME: Transform = (1.0, 1.0, 0.0, 0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class Layout:
-    """What a slide inherits from."""
+_SHAPE_PROPERTIES = {"sp": "p:nvSpPr", "pic": "p:nvPicPr", "graphicFrame": "p:nvGraphicFramePr", "cxnSp": "p:nvCxnSpPr"}
 
-    layout: Any
-    master: Any
+
+class Layout:
+    """What a slide inherits from; shared by all slides of one layout."""
+
+    def __init__(self, layout: Any, master: Any) -> None:
+        self.layout = _placeholders(layout)
+        self.master = _placeholders(master)
+        self.master_root = master
 
 
 class SlideReader:
@@ -126,7 +129,7 @@ class SlideReader:
         inherited: list[Any] = []
         if is_placeholder:
             on_layout, on_master = self._ancestors(shape)
-            inherited = list_styles(kind, on_layout, on_master, self._layout.master)
+            inherited = list_styles(kind, on_layout, on_master, self._layout.master_root)
         metadata = {"role": "subtitle"} if kind == "subTitle" else {}
         add_paragraphs(self._builder, read_paragraphs(body, inherited), self._locator, **metadata)
 
@@ -160,8 +163,9 @@ class SlideReader:
 
     def _related(self, add: Any, identifier: str | None) -> None:
         link = self._links().get(identifier or "")
-        if link is not None and not link.external and self._package.has(link.target):
-            add(self._builder, self._package.xml(link.target), self._locator)
+        root = None if link is None or link.external else self._package.optional_xml(link.target)
+        if root is not None:
+            add(self._builder, root, self._locator)
 
     def _links(self) -> Any:
         return self._package.relationships(self._part)
@@ -208,7 +212,8 @@ def _names_columns(grid: list[list[str]]) -> bool:
 
 def _mark(element: Any) -> Any:
     """The p:ph of a shape, or None."""
-    return next(element.iter(qn("p:ph")), None) if local_name(element) != "grpSp" else None
+    name = _SHAPE_PROPERTIES.get(local_name(element))
+    return find(element, f"{name}/p:nvPr/p:ph") if name else None
 
 
 def _placeholder(element: Any) -> tuple[str, bool]:
@@ -217,15 +222,19 @@ def _placeholder(element: Any) -> tuple[str, bool]:
     return ("", False) if mark is None else (mark.get("type", "obj"), True)
 
 
-def _find_placeholder(root: Any, kind: str, index: str | None) -> Any:
+def _placeholders(root: Any) -> list[tuple[str | None, str, Any]]:
+    """(index, family of its kind, shape) of a layout's or master's placeholders."""
+    shapes = () if root is None else root.iter(qn("p:sp"))
+    marked = ((shape, mark) for shape in shapes if (mark := _mark(shape)) is not None)
+    return [(mark.get("idx"), _family(mark.get("type", "obj")), shape) for shape, mark in marked]
+
+
+def _find_placeholder(placeholders: list[tuple[str | None, str, Any]], kind: str, index: str | None) -> Any:
     same_kind = None
-    for shape in () if root is None else root.iter(qn("p:sp")):
-        mark = _mark(shape)
-        if mark is None:
-            continue
-        if index is not None and mark.get("idx") == index:
+    for own_index, family, shape in placeholders:
+        if index is not None and own_index == index:
             return shape
-        if same_kind is None and _family(mark.get("type", "obj")) == _family(kind):
+        if same_kind is None and family == _family(kind):
             same_kind = shape
     return same_kind
 

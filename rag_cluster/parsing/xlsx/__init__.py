@@ -10,6 +10,7 @@ from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.ooxml import Package
+from rag_cluster.parsing.pages import each_page, still_there
 from rag_cluster.parsing.pictures import PictureReader
 from rag_cluster.parsing.xlsx.drawings import add_drawings
 from rag_cluster.parsing.xlsx.regions import SheetTables
@@ -20,6 +21,9 @@ from rag_cluster.parsing.xlsx.workbook import Sheet, Workbook
 _DEFAULT_NAME = re.compile(
     r"^(?:sheet|工作表|tabelle|feuil|hoja|foglio|planilha|blad|лист|シート|chart|图表)\s*\d*$", re.IGNORECASE
 )
+
+ROWS_PER_SIGN = 5000
+"""Rows between two signs of life."""
 
 
 class XlsxParser:
@@ -46,12 +50,13 @@ class XlsxParser:
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks sheet by sheet: tables, titles and loose cells top to bottom, then what is drawn on the sheet."""
-        with Package(source, self._limits) as package:
+        builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
+        with Package(source, self._limits, builder.warn) as package:
             workbook = Workbook(package)
-            builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
-            for sheet in workbook.sheets:
-                self._sheet(workbook, sheet, builder)
             names = [sheet.name for sheet in workbook.sheets]
+            for number in each_page(source, len(names), lambda number: f"Sheet {names[number - 1]!r}"):
+                self._sheet(workbook, workbook.sheets[number - 1], builder)
+            package.check_found(builder.has_blocks)
             return builder.build({**package.properties(), "sheets": names})
 
     def _sheet(self, workbook: Workbook, sheet: Sheet, builder: BlockBuilder) -> None:
@@ -61,6 +66,8 @@ class XlsxParser:
             reader = SheetReader(workbook, sheet.part)
             tables = SheetTables(builder, sheet.name, reader.hidden)
             for row in reader.rows():
+                if row.number % ROWS_PER_SIGN == 0:
+                    still_there()
                 if not opened:
                     builder.heading(sheet.name, 1, SourceLocator(sheet=sheet.name))
                     opened = True

@@ -15,7 +15,8 @@ from rag_cluster.parsing.xlsx.sheet import MAX_COLUMNS
 def add_drawings(builder: BlockBuilder, package: Package, sheet_part: str, sheet: str) -> None:
     """Everything on a sheet's drawing layer, in its order. A chart's figures stand in cells already."""
     for part in package.all_related(sheet_part, "drawing"):
-        for anchor in package.xml(part):
+        root = package.optional_xml(part)
+        for anchor in () if root is None else root:
             if local_name(anchor).endswith("Anchor"):
                 _add(builder, package, part, anchor, SourceLocator(sheet=sheet, cell_range=_anchor_cell(anchor)))
 
@@ -50,9 +51,9 @@ def _add_related(
     builder: BlockBuilder, package: Package, part: str, identifier: str | None, locator: SourceLocator, *, chart: bool
 ) -> None:
     link = package.relationships(part).get(identifier or "")
-    if link is None or link.external or not package.has(link.target):
+    root = None if link is None or link.external else package.optional_xml(link.target)
+    if root is None:
         return
-    root = package.xml(link.target)
     if chart:
         add_chart(builder, root, locator, data=False)
     else:

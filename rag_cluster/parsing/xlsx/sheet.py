@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rag_cluster.domain.locators import column_number
+from rag_cluster.errors import CorruptDocumentError
 from rag_cluster.parsing.ooxml import Package, local_name
 from rag_cluster.parsing.xlsx.workbook import Workbook, stream_elements, string_item, unescaped
 
@@ -52,6 +53,14 @@ class Merge:
 def read_merges(package: Package, part: str) -> list[Merge]:
     """Merged ranges, which stand behind the rows that need them: a scan of the bytes, without parsing."""
     merges: list[Merge] = []
+    try:
+        merges += _scan_merges(package, part)
+    except CorruptDocumentError as error:
+        package.damaged(f"Merged cells may be missing: {error.message}")
+    return sorted(merges, key=lambda merge: (merge.top, merge.left))
+
+
+def _scan_merges(package: Package, part: str) -> Iterator[Merge]:
     rest = b""
     with package.open(part) as stream:
         while chunk := stream.read(_SCAN):
@@ -59,10 +68,9 @@ def read_merges(package: Package, part: str) -> list[Merge]:
             end = 0
             for match in _MERGE.finditer(window):
                 left, top, right, bottom = match.groups()
-                merges.append(Merge(int(top), column_number(left.decode()), int(bottom), column_number(right.decode())))
+                yield Merge(int(top), column_number(left.decode()), int(bottom), column_number(right.decode()))
                 end = match.end()
             rest = window[max(end, len(window) - 200) :]
-    return sorted(merges, key=lambda merge: (merge.top, merge.left))
 
 
 class SheetReader:
@@ -109,15 +117,18 @@ class SheetReader:
 
     def _raw_rows(self) -> Iterator[tuple[Row, bool]]:
         number = 0
-        with self._workbook.package.open(self._part) as stream:
-            for element in stream_elements(stream, "row", "col"):
-                if local_name(element) == "col":
-                    self._read_column(element)
-                    continue
-                text = element.get("r", "")
-                number = int(text) if text.isdecimal() else number + 1
-                yield self._read_row(element, number), _is_hidden(element)
-                element.clear()
+        try:
+            with self._workbook.package.open(self._part) as stream:
+                for element in stream_elements(stream, "row", "col"):
+                    if local_name(element) == "col":
+                        self._read_column(element)
+                        continue
+                    text = element.get("r", "")
+                    number = int(text) if text.isdecimal() else number + 1
+                    yield self._read_row(element, number), _is_hidden(element)
+                    element.clear()
+        except CorruptDocumentError as error:
+            self._workbook.package.damaged(f"{self._part} was read only as far as row {number}: {error.message}")
 
     def _read_column(self, element: Any) -> None:
         if element.get("hidden") in ("1", "true") or element.get("width") == "0":

@@ -56,7 +56,9 @@ class Workbook:
             if sheet.get("state", "visible") != "visible":
                 continue
             link = links.get(sheet.get(qn("r:id"), ""))
-            if link and link.type in ("worksheet", "chartsheet") and self.package.has(link.target):
+            if link is None or not self.package.has(link.target):
+                self.package.damaged(f"The sheet {sheet.get('name', '')!r} is missing in the file")
+            elif link.type in ("worksheet", "chartsheet"):
                 yield Sheet(sheet.get("name", ""), link.target, link.type)
 
     def _shared_strings(self) -> Iterator[str]:
