@@ -74,7 +74,13 @@ def fingerprint(**parts: Any) -> str:
 
 
 def content_fingerprint(
-    *, parser: str, parser_version: str, chunker: str, parameters: Mapping[str, Any], tokenizer: str, recognition: str = ""
+    *,
+    parser: str,
+    parser_version: str,
+    chunker: str,
+    parameters: Mapping[str, Any],
+    tokenizer: str,
+    recognition: str = "",
 ) -> str:
     """What decides the chunks of given bytes. Another fingerprint is another version of the document.
 

@@ -105,7 +105,9 @@ def _compare(
 def _settle(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -> PlannedFile | Receipt:
     file, document_id = planned.file, planned.document_id
     match planned.action:
-        case PlanAction.PREPARE | PlanAction.INDEX:
+        case PlanAction.PREPARE if write_path.recognizes_only(file.filename):
+            return replace(planned, action=PlanAction.RECOGNIZE)
+        case PlanAction.PREPARE | PlanAction.INDEX | PlanAction.RECOGNIZE:
             return planned
         case PlanAction.SKIP_FAILED:
             return Receipt(

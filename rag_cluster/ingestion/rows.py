@@ -40,6 +40,10 @@ class PreparedPart:
     """Spent on preparing the document."""
     duplicate_of: str | None = None
     warnings: tuple[str, ...] = ()
+    recognized: int = 0
+    """Pages and pictures whose text was recognised."""
+    awaiting: int = 0
+    """Pages and pictures whose text comes with the next version; at least 1 when the version holds only the others."""
 
     @property
     def claim(self) -> Claim:
@@ -61,8 +65,26 @@ class PartDone:
     tokens: int
 
 
-Row = PreparedPart | PartDone | Receipt
-_KINDS: dict[str, type[Any]] = {"part": PreparedPart, "done": PartDone, "receipt": Receipt}
+@dataclass(frozen=True, slots=True)
+class AwaitingRecognition:
+    """A document on its way to the OCR stage: unclaimed, and either untouched or published with its text."""
+
+    document_id: str
+    pages: int
+    """Pages and pictures whose text is to be recognised, at least 1."""
+    bytes: int = 0
+    """Read so far."""
+
+
+Indexed = PartDone | AwaitingRecognition | Receipt
+"""What indexing gives."""
+Row = PreparedPart | Indexed
+_KINDS: dict[str, type[Any]] = {
+    "part": PreparedPart,
+    "done": PartDone,
+    "awaiting": AwaitingRecognition,
+    "receipt": Receipt,
+}
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 

@@ -124,7 +124,7 @@ class _Attempt:
 
     def _process(self) -> None:
         prepared = self._prepare()
-        if isinstance(prepared, Receipt):
+        if not isinstance(prepared, list):
             return  # every part was done before
         record = steps.open_index(self._write_path)
         done = 0
@@ -136,7 +136,7 @@ class _Attempt:
             done += len(batch)
         self._write_path.retry.call(lambda: self._write_path.index.flush(record.collection))
 
-    def _prepare(self) -> list[PreparedPart] | Receipt:
+    def _prepare(self) -> steps.Prepared:
         write_path, claim = self._write_path, self._claim
         document = write_path.retry.call(lambda: write_path.catalog.document(self._job.document_id, LOCAL))
         versions = write_path.retry.call(lambda: write_path.catalog.versions(document.id))

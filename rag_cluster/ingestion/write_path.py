@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
 from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_exponential
@@ -47,6 +47,16 @@ class ParserInfo(Protocol):
     @property
     def version(self) -> str:
         """Raised whenever its output changes."""
+        ...
+
+    @property
+    def recognition(self) -> str:
+        """auto | off | force for a parser that can recognise text, else ""."""
+        ...
+
+    @property
+    def only_recognition(self) -> bool:
+        """Without recognition nothing comes out: pictures."""
         ...
 
 
@@ -89,11 +99,21 @@ class Pools:
     index_gpus: float = 0.0
     batch_parts: int = 16
     """Parts of one embed call, at most."""
+    ocr_actors: int = 1
+    ocr_cpus: float = 1.0
+    ocr_gpus: float = 0.0
+    ocr_gpu: bool = False
+    """Recognition may use a GPU; otherwise it sees none."""
 
     @property
     def cpus(self) -> float:
-        """Logical CPUs that the pools hold while a run goes on."""
+        """Logical CPUs that preparing and indexing hold while a run goes on."""
         return self.prepare_actors * self.prepare_cpus + self.index_actors * self.index_cpus
+
+    @property
+    def for_recognition(self) -> Pools:
+        """The same for the execution that recognises: its prepare pool is the OCR pool, and it indexes little."""
+        return replace(self, prepare_actors=self.ocr_actors, prepare_cpus=self.ocr_cpus, index_actors=1)
 
 
 def _nothing_owed() -> int:
@@ -131,6 +151,16 @@ class WritePath:
     """Called for each document: return the same one again. None describes no pictures."""
     max_described: int = 20
     """Pictures of one document that are described, at most."""
+    text_parser: Callable[[], Parser] | None = None
+    """A parser that recognises no text and says what awaits it (`ParsedDocument.unrecognized`). With it a bulk run
+    has an OCR stage of its own, unless recognition is off. None: `parser` recognises inline."""
+    text_first: bool = False
+    """Publish a document's text before the rest is recognised (`--ocr deferred`)."""
+
+    def recognizes_only(self, filename: str) -> bool:
+        """Whether a file goes straight to the OCR stage, because nothing comes out before it."""
+        info = self.parser_info(filename)
+        return self.text_parser is not None and info.only_recognition and info.recognition != "off"
 
     def content_fingerprint(self, filename: str, strategy: str | None) -> str:
         """What decides the chunks of this file's bytes. UnsupportedDocumentTypeError without a parser."""
@@ -143,4 +173,5 @@ class WritePath:
             chunker=chunker.name,
             parameters=chunker.parameters,
             tokenizer=self.tokenizer.name,
+            recognition=parser.recognition,
         )

@@ -9,9 +9,10 @@ line is repaired by running again. Failures of documents are rows, not exception
 """
 
 from rag_cluster.ingestion.steps.indexing import batches, index, index_batch, open_index
-from rag_cluster.ingestion.steps.preparation import Stage, Work, prepare, prepare_claimed, resume
+from rag_cluster.ingestion.steps.preparation import Prepared, Stage, Work, prepare, prepare_claimed, resume
 
 __all__ = [
+    "Prepared",
     "Stage",
     "Work",
     "batches",

@@ -14,7 +14,7 @@ from rag_cluster.domain.chunks import MAX_PART_CHUNKS, IndexRow, PartContent
 from rag_cluster.domain.documents import DocumentStatus, IndexRecord, Receipt
 from rag_cluster.errors import ClaimLostError, ModelUnavailableError
 from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
-from rag_cluster.ingestion.rows import PartDone, PreparedPart
+from rag_cluster.ingestion.rows import AwaitingRecognition, Indexed, PartDone, PreparedPart
 from rag_cluster.ingestion.steps.preparation import Stage
 from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
 from rag_cluster.telemetry import CHUNKS_TOTAL, DOCUMENTS_TOTAL, TOKENS_TOTAL
@@ -50,9 +50,9 @@ def open_index(write_path: WritePath) -> IndexRecord:
     return record
 
 
-def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[PartDone | Receipt]:
+def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Indexed]:
     """Embed and write parts of several documents as one batch: a PartDone for each, a Receipt for each document that
-    ends with it. Never raises for a document: when the batch fails, its parts are tried one by one."""
+    ends with it, an AwaitingRecognition for each that is published with its text only. Never raises for a document: when the batch fails, its parts are tried one by one."""
     stage = Stage(write_path)
     started = time.perf_counter()
     try:
@@ -68,7 +68,7 @@ def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPa
 
 def index_batch(
     write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart], stage: Stage
-) -> list[PartDone | Receipt]:
+) -> list[Indexed]:
     """As `index`, but an error is the whole batch's and is raised; it belongs to `stage.name`."""
     started = time.perf_counter()
     stage.enter("read", 60)
@@ -96,12 +96,10 @@ class _Loaded:
     """(len(content.chunks), dimension), once embedded."""
 
 
-def _not_done(
-    write_path: WritePath, parts: Sequence[PreparedPart]
-) -> tuple[list[PreparedPart], list[PartDone | Receipt]]:
+def _not_done(write_path: WritePath, parts: Sequence[PreparedPart]) -> tuple[list[PreparedPart], list[Indexed]]:
     """The ledger is asked before anything is embedded: a part that is done costs nothing the second time."""
     todo: list[PreparedPart] = []
-    rows: list[PartDone | Receipt] = []
+    rows: list[Indexed] = []
     pending: dict[tuple[str, int], set[int]] = {}
     for part in parts:
         version = (part.document_id, part.version)
@@ -114,7 +112,7 @@ def _not_done(
         rows.append(PartDone(part.document_id, 0, 0))
         if not pending[version]:
             ready = is_ready(write_path, part.claim)
-            rows.append(_receipt(part, "ready") if ready else _busy(write_path, part, "publish"))
+            rows.append(_published(part) if ready else _busy(write_path, part, "publish"))
     return todo, rows
 
 
@@ -135,10 +133,10 @@ def _embed(write_path: WritePath, loaded: Sequence[_Loaded]) -> list[_Loaded]:
     return embedded
 
 
-def _owned(write_path: WritePath, loaded: Sequence[_Loaded]) -> tuple[list[_Loaded], list[PartDone | Receipt]]:
+def _owned(write_path: WritePath, loaded: Sequence[_Loaded]) -> tuple[list[_Loaded], list[Indexed]]:
     """INDEXING for each version that is still ours, and a receipt for each that is not."""
     held: dict[str, bool] = {}
-    lost: list[PartDone | Receipt] = []
+    lost: list[Indexed] = []
     for item in loaded:
         document_id = item.part.document_id
         if document_id not in held:
@@ -173,7 +171,7 @@ def _upsert(write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded]
         write_path.retry.call(lambda: write_path.index.upsert(record.collection, rows, vectors))
 
 
-def _complete(write_path: WritePath, item: _Loaded, seconds: float) -> list[PartDone | Receipt]:
+def _complete(write_path: WritePath, item: _Loaded, seconds: float) -> list[Indexed]:
     """Chunks and parents to PostgreSQL, part done; the last part publishes, and only then is there a receipt."""
     part, content = item.part, item.content
     try:
@@ -183,11 +181,18 @@ def _complete(write_path: WritePath, item: _Loaded, seconds: float) -> list[Part
     tokens = sum(chunk.token_count for chunk in content.chunks)
     write_path.metrics.count(CHUNKS_TOTAL, len(content.chunks))
     write_path.metrics.count(TOKENS_TOTAL, tokens)
-    rows: list[PartDone | Receipt] = [PartDone(part.document_id, len(content.chunks), tokens)]
+    rows: list[Indexed] = [PartDone(part.document_id, len(content.chunks), tokens)]
     if published:
-        write_path.metrics.count(DOCUMENTS_TOTAL, outcome="ready")
-        rows.append(replace(_receipt(part, "ready"), chunks=part.chunks, tokens=tokens, seconds=part.seconds + seconds))
+        write_path.metrics.count(DOCUMENTS_TOTAL, outcome="text_ready" if part.awaiting else "ready")
+        rows.append(_published(replace(part, seconds=part.seconds + seconds), part.chunks, tokens))
     return rows
+
+
+def _published(part: PreparedPart, chunks: int = 0, tokens: int = 0) -> Receipt | AwaitingRecognition:
+    """The end of its document, or of its first half."""
+    if part.awaiting:
+        return AwaitingRecognition(part.document_id, part.awaiting, part.bytes)
+    return replace(_receipt(part, "ready"), chunks=chunks, tokens=tokens)
 
 
 def _receipt(part: PreparedPart, outcome: str) -> Receipt:
@@ -201,6 +206,7 @@ def _receipt(part: PreparedPart, outcome: str) -> Receipt:
         seconds=part.seconds,
         duplicate_of=part.duplicate_of,
         warnings=part.warnings,
+        recognized=part.recognized,
     )
 
 

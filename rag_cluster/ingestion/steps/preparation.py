@@ -9,13 +9,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from rag_cluster.domain import keys
+from rag_cluster.domain import ids, keys
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, Snapshot, part_boundaries
 from rag_cluster.domain.documents import Claim, DocumentAsset, DocumentStatus, Receipt, SourceFile
 from rag_cluster.errors import ClaimLostError, DocumentTooLargeError, EmptyDocumentError
 from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
-from rag_cluster.ingestion.rows import PreparedPart
+from rag_cluster.ingestion.rows import AwaitingRecognition, PreparedPart
 from rag_cluster.ingestion.steps.description import describe_images
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import BYTES_TOTAL, STAGE_SECONDS
@@ -56,8 +56,15 @@ class Stage:
             self._watch(name, percent)
 
 
-def prepare(write_path: WritePath, work: Work, *, owner: str) -> list[PreparedPart] | Receipt:
-    """Claim one listed file and prepare it: its parts, or the receipt that ends it. Never raises for a document."""
+Prepared = list[PreparedPart] | AwaitingRecognition | Receipt
+"""A document's parts, or its way to the OCR stage, or the receipt that ends it."""
+
+
+def prepare(write_path: WritePath, work: Work, *, owner: str, recognize: bool = False) -> Prepared:
+    """Claim one listed file and prepare it. Never raises for a document.
+
+    recognize: here is the OCR stage. Elsewhere no text is recognised if `write_path.text_parser` says so.
+    """
     started = time.perf_counter()
     stage = Stage(write_path)
     claim: Claim | None = None
@@ -76,9 +83,9 @@ def prepare(write_path: WritePath, work: Work, *, owner: str) -> list[PreparedPa
             return Receipt(work.file.uri, work.document_id, "busy", stage="claim", message="claimed by another owner")
         if claim.resumed:
             return resume(write_path, work, claim)
-        return prepare_claimed(
-            write_path, work, claim, stage, lambda path: write_path.inputs.fetch(work.file.uri, path), started
-        )
+        text_only = write_path.text_parser is not None and not recognize
+        fetch = partial(write_path.inputs.fetch, work.file.uri)
+        return prepare_claimed(write_path, work, claim, stage, fetch, started, text_only=text_only)
     except ClaimLostError as error:
         if claim is not None:
             leave(write_path, work.knowledge_base_id, claim)
@@ -95,7 +102,9 @@ def resume(write_path: WritePath, work: Work, claim: Claim) -> list[PreparedPart
         outcome = "ready" if is_ready(write_path, claim) else "busy"
         return Receipt(work.file.uri, work.document_id, outcome, claim.version, stage="claim")
     chunks = sum(part.end - part.start for part in pending)
-    first = _first_part(work, claim, chunks)
+    later = ids.awaiting_recognition(work.content_fingerprint)
+    # How many pages await recognition stands in the snapshot; that there are some is enough here.
+    first = replace(_first_part(work, claim, chunks), awaiting=int(bool(later) and claim.content_fingerprint == later))
     return [replace(first, part=part.index, start=part.start, end=part.end) for part in pending]
 
 
@@ -115,9 +124,20 @@ def _first_part(work: Work, claim: Claim, chunks: int) -> PreparedPart:
 
 
 def prepare_claimed(
-    write_path: WritePath, work: Work, claim: Claim, stage: Stage, fetch: Fetch, started: float
-) -> list[PreparedPart] | Receipt:
-    """From a claim to a committed snapshot. Raises a RagClusterError that belongs to `stage.name`."""
+    write_path: WritePath,
+    work: Work,
+    claim: Claim,
+    stage: Stage,
+    fetch: Fetch,
+    started: float,
+    *,
+    text_only: bool = False,
+) -> Prepared:
+    """From a claim to a committed snapshot. Raises a RagClusterError that belongs to `stage.name`.
+
+    text_only: nothing is recognised. A document that needs it gives its claim back and goes to the OCR stage, at once
+    or, with `write_path.text_first`, behind a version of the text that is there.
+    """
     ledger, retry, file = write_path.ledger, write_path.retry, work.file
     with tempfile.TemporaryDirectory(prefix="rag-cluster-") as directory:
         # The original name may hold anything; the extension is all that a parser needs of it.
@@ -135,8 +155,15 @@ def prepare_claimed(
             return Receipt(file.uri, work.document_id, "unchanged", bytes=size, seconds=seconds)
         duplicate_of = retry.call(lambda: ledger.duplicate_of(claim, sha256))
         stage.enter("parse", 10)
-        parsed = _parse(write_path, work, claim, path, size)
-        if write_path.describer is not None:
+        parsed = _parse(write_path, work, claim, path, size, text_only=text_only)
+        awaiting = 0
+        if text_only:
+            awaiting = 0 if _recognition(write_path, work) == "off" else parsed.unrecognized
+            work = replace(work, content_fingerprint=_found_fingerprint(work.content_fingerprint, parsed, awaiting))
+            if awaiting and not (write_path.text_first and _has_text(write_path, work, parsed)):
+                retry.call(lambda: ledger.give_back(claim))
+                return AwaitingRecognition(work.document_id, awaiting, size)
+        if write_path.describer is not None and not awaiting:
             stage.enter("describe", 30)
             parsed = describe_images(parsed, write_path.describer(), max_pictures=write_path.max_described)
         retry.call(lambda: ledger.set_status(claim, DocumentStatus.CHUNKING))
@@ -147,7 +174,11 @@ def prepare_claimed(
     stage.enter("snapshot", 55)
     snapshot = _snapshot(write_path, work, claim, parsed, chunked, sha256)
     retry.call(lambda: write_path.snapshots.save(snapshot))
-    retry.call(lambda: ledger.commit_snapshot(claim, sha256=sha256, size=size, parts=snapshot.parts))
+    retry.call(
+        lambda: ledger.commit_snapshot(
+            claim, sha256=sha256, size=size, parts=snapshot.parts, content_fingerprint=work.content_fingerprint
+        )
+    )
     stage.enter("index", 60)
     first = replace(
         _first_part(work, claim, len(chunked.chunks)),
@@ -156,22 +187,47 @@ def prepare_claimed(
         seconds=time.perf_counter() - started,
         duplicate_of=duplicate_of,
         warnings=parsed.warnings[:20],
+        recognized=parsed.recognized,
+        awaiting=awaiting,
     )
     return [replace(first, part=part.index, start=part.start, end=part.end) for part in snapshot.parts]
 
 
-def _parse(write_path: WritePath, work: Work, claim: Claim, path: str, size: int) -> ParsedDocument:
+def _recognition(write_path: WritePath, work: Work) -> str:
+    return write_path.parser_info(work.file.filename).recognition
+
+
+def _found_fingerprint(claimed: str, parsed: ParsedDocument, awaiting: int) -> str:
+    """What parsing without recognition showed: whether recognition matters to this document at all."""
+    if awaiting:
+        return ids.awaiting_recognition(claimed)
+    return claimed if parsed.unrecognized else ids.nothing_recognized(claimed)
+
+
+def _has_text(write_path: WritePath, work: Work, parsed: ParsedDocument) -> bool:
+    try:
+        return bool(_chunk(write_path, work, parsed).chunks)
+    except EmptyDocumentError:
+        return False
+
+
+def _parse(
+    write_path: WritePath, work: Work, claim: Claim, path: str, size: int, *, text_only: bool
+) -> ParsedDocument:
     if size == 0:
         raise EmptyDocumentError(f"{work.file.filename} has no bytes")
     source = DocumentSource(claim.document_id, claim.version, work.file.filename, path, size=size)
-    return write_path.parser().parse(source)
+    parser = write_path.text_parser if text_only and write_path.text_parser is not None else write_path.parser
+    return parser().parse(source)
 
 
 def _chunk(write_path: WritePath, work: Work, parsed: ParsedDocument) -> ChunkedDocument:
     chunker = write_path.chunker(work.strategy)
     chunked = chunker.split(parsed, knowledge_base_id=work.knowledge_base_id, fingerprint=work.content_fingerprint)
     if not chunked.chunks:
-        raise EmptyDocumentError(f"No text was found in {work.file.filename}")
+        missing = parsed.unrecognized
+        why = f": {missing} pages or pictures would have to be recognised (--ocr auto, RAG_OCR=auto)" if missing else ""
+        raise EmptyDocumentError(f"No text was found in {work.file.filename}{why}")
     named = tuple(
         replace(chunk, metadata={**chunk.metadata, "filename": work.file.filename}) for chunk in chunked.chunks
     )

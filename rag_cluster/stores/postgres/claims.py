@@ -180,9 +180,8 @@ def is_wanted(version: Mapping[str, Any], content_fingerprint: str) -> bool:
     """Whether going on with an unfinished version of the same file leads to the wanted content: it is that, or its
     snapshot holds the text until the rest is recognised."""
     stored = version["content_fingerprint"]
-    if ids.serves(stored, content_fingerprint):
-        return True
-    return bool(stored) and version["parts_total"] is not None and stored == ids.awaiting_recognition(content_fingerprint)
+    text_first = bool(stored) and stored == ids.awaiting_recognition(content_fingerprint)
+    return ids.serves(stored, content_fingerprint) or (text_first and version["parts_total"] is not None)
 
 
 def _register(
