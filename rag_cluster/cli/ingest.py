@@ -6,8 +6,9 @@ import contextlib
 import json
 import shlex
 import sys
+import uuid
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.text import Text
@@ -16,12 +17,16 @@ from rag_cluster.cli.options import Department, Json, SecurityLevel, base_name
 from rag_cluster.cli.output import command, emit, err, fail, out
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import AccessAttributes
-from rag_cluster.errors import NotFoundError
+from rag_cluster.errors import InvalidRequestError, NotFoundError
+
+if TYPE_CHECKING:
+    from rag_cluster.ingestion.run import IngestionOptions
 
 
 @command
 def ingest(
-    inputs: Annotated[list[str], typer.Argument(help="Files, folders, globs or s3:// prefixes.")],
+    inputs: Annotated[list[str] | None, typer.Argument(help="Files, folders, globs or s3:// prefixes.")] = None,
+    *,
     knowledge_base: Annotated[
         str, typer.Option("--knowledge-base", "-k", callback=base_name, help="Name or id; created when new.")
     ],
@@ -34,6 +39,17 @@ def ingest(
     verify_content: Annotated[
         bool, typer.Option("--verify-content", help="Read every file, not only those whose size or time changed.")
     ] = False,
+    manifest: Annotated[
+        list[str] | None,
+        typer.Option("--manifest", help="Parquet, CSV or JSON lines with uri, acl, metadata ...; may be repeated."),
+    ] = None,
+    include: Annotated[list[str] | None, typer.Option(help="Only files that match, as *.pdf or 2024/**.")] = None,
+    exclude: Annotated[list[str] | None, typer.Option(help="Not the files that match.")] = None,
+    sync: Annotated[bool, typer.Option("--sync", help="Delete documents whose files disappeared.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
+    sample: Annotated[
+        int, typer.Option(min=0, help="Forecast hours, failures and size from this many documents; change nothing.")
+    ] = 0,
     address: Annotated[
         str | None, typer.Option(help="http://HEAD:8265 submits a job; auto or host:port joins that Ray.")
     ] = None,
@@ -48,6 +64,7 @@ def ingest(
     if acl and open_:
         raise fail("Give --acl or --open, not both.", as_json=as_json, kind="invalid_request", code=2)
     from rag_cluster.cli.ray_session import ray_address, ray_stopped_afterwards
+    from rag_cluster.ingestion.listing import Patterns
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
     from rag_cluster.settings import get_settings
     from rag_cluster.wiring import WritePathFactory
@@ -64,9 +81,16 @@ def ingest(
         chunking_strategy=chunking,
         retry_failed=retry_failed,
         verify_content=verify_content,
+        manifests=tuple(manifest or ()),
+        patterns=Patterns(tuple(include or ()), tuple(exclude or ())),
+        sync=sync,
         progress=not as_json,
     )
-    _require_some(inputs)
+    inputs = inputs or []
+    _require_some([*inputs, *options.manifests])
+    if dry_run or sample:
+        _forecast(knowledge_base, inputs, options, sample, as_json)
+        return
     services(settings).ensure_knowledge_base(knowledge_base)
     with ray_stopped_afterwards():
         report = run_ingestion(WritePathFactory(settings), knowledge_base, inputs, options, address=target)
@@ -78,8 +102,27 @@ def ingest(
         raise typer.Exit(1)
 
 
+def _forecast(knowledge_base: str, inputs: list[str], options: IngestionOptions, sample: int, as_json: bool) -> None:
+    from rag_cluster.ingestion.forecast import forecast
+    from rag_cluster.settings import get_settings
+    from rag_cluster.wiring import WritePathFactory
+
+    write_path = WritePathFactory(get_settings())()
+    try:
+        base = write_path.catalog.knowledge_base(knowledge_base).id
+    except NotFoundError:
+        base = str(uuid.UUID(int=0))  # to a base that is not there yet everything is new
+    found = forecast(write_path, base, inputs, options.plan(options.chunking_strategy), sample=sample)
+    if as_json:
+        emit(found.to_dict())
+    else:
+        found.print(out)
+
+
 def _require_some(inputs: list[str]) -> None:
     """A mistyped path must not leave an empty knowledge base behind. One missing input among others is the run's."""
+    if not inputs:
+        raise InvalidRequestError("Give files, folders, globs or s3:// prefixes, or a --manifest.")
     local = [item for item in inputs if "://" not in item and not any(sign in item for sign in "*?[")]
     if len(local) == len(inputs) and not any(Path(item).expanduser().exists() for item in local):
         raise NotFoundError(f"There is no file or folder {', '.join(map(repr, local))}.")

@@ -61,6 +61,18 @@ class IngestionOptions:
     progress: bool = True
     """Show a bar on a terminal."""
 
+    def plan(self, strategy: str | None) -> PlanOptions:
+        """What of this decides what is to do. strategy: the run's or its source's."""
+        return PlanOptions(
+            access=self.access,
+            metadata=self.metadata,
+            chunking_strategy=strategy,
+            retry_failed=self.retry_failed,
+            verify_content=self.verify_content,
+            manifests=self.manifests,
+            patterns=self.patterns,
+        )
+
     def to_dict(self) -> dict[str, Any]:
         """As kept with the run."""
         access = self.access
@@ -132,16 +144,7 @@ class Run:
         return Sync(self._write_path, context.knowledge_base_id, context.source_id, inputs, self._options.manifests)
 
     def _plan(self, inputs: Sequence[str], path: str, sync: Sync | None) -> int:
-        options = self._options
-        choices = PlanOptions(
-            access=options.access,
-            metadata=options.metadata,
-            chunking_strategy=self._context.strategy,
-            retry_failed=options.retry_failed,
-            verify_content=options.verify_content,
-            manifests=options.manifests,
-            patterns=options.patterns,
-        )
+        choices = self._options.plan(self._context.strategy)
         with ManifestWriter(path) as writer:
             for number, item in enumerate(plan(self._write_path, self._context.knowledge_base_id, inputs, choices)):
                 if sync is not None:
