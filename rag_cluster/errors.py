@@ -27,6 +27,7 @@
     ├── ClaimLostError                 4005 claim_lost                  409
     ├── IndexMismatchError             4006 index_mismatch              500
     ├── MissingDependencyError         4007 missing_dependency          500
+    ├── CorruptSnapshotError           4008 corrupt_snapshot            500
     └── InternalError                  5000 internal_error              500
 
 Numeric codes continue seed 003's (1002, 1003, 5000).
@@ -213,6 +214,12 @@ class MissingDependencyError(RagClusterError):
     """An optional package is not installed; the message names the extra."""
 
     type, code, permanent = "missing_dependency", 4007, True
+
+
+class CorruptSnapshotError(RagClusterError):
+    """A snapshot is torn or damaged; `rag-cluster fsck --repair` rebuilds it."""
+
+    type, code, permanent = "corrupt_snapshot", 4008, True
 
 
 class InternalError(RagClusterError):

@@ -34,6 +34,7 @@ from rag_cluster.domain.documents import (
     SourceFile,
     SourceKind,
 )
+from rag_cluster.domain.inventory import DocumentFacts, StoredObject, StoredRow, StuckEntry
 from rag_cluster.domain.retrieval import EvidenceRow, Hit, ReadScope, RetrievalOptions
 
 if TYPE_CHECKING:
@@ -235,6 +236,11 @@ class ObjectStore(Protocol):
 
     def list(self, prefix: str) -> Iterator[str]: ...
 
+    def entries(self, prefix: str) -> Iterator[StoredObject]:
+        """As `list`, with size and time; folder by folder in the order of their names, so that what one document owns
+        comes together. One listing, in bounded memory."""
+        ...
+
 
 class SnapshotStore(Protocol):
     """Parquet snapshots of versions; a torn one is never seen."""
@@ -246,6 +252,14 @@ class SnapshotStore(Protocol):
         ...
 
     def read_blocks(self, knowledge_base_id: str, document_id: str, version: int) -> list[Block]: ...
+
+    def load(self, knowledge_base_id: str, document_id: str, version: int) -> Snapshot:
+        """The whole snapshot. NotFoundError."""
+        ...
+
+    def verify(self, knowledge_base_id: str, document_id: str, version: int) -> list[str]:
+        """Read every page against its checksum; the chunk ids in order. NotFoundError, CorruptSnapshotError."""
+        ...
 
     def exists(self, knowledge_base_id: str, document_id: str, version: int) -> bool: ...
 
@@ -275,6 +289,21 @@ class ChunkIndex(Protocol):
 
     def chunk_ids(self, collection: str, document_id: str) -> dict[str, int]:
         """chunk id -> version of every row of a document."""
+        ...
+
+    def rows(
+        self, collection: str, knowledge_base_id: str, *, after: str = "", last: str | None = None
+    ) -> Iterator[StoredRow]:
+        """Rows of a knowledge base whose document id is in (after, last], by chunk id. A page at a time; rows written
+        or deleted meanwhile may or may not come. Nothing without the collection."""
+        ...
+
+    def foreign_rows(self, collection: str, knowledge_base_ids: Sequence[str]) -> Iterator[StoredRow]:
+        """Rows of none of these knowledge bases, as `rows`."""
+        ...
+
+    def delete_rows(self, collection: str, knowledge_base_id: str, chunk_ids: Sequence[str]) -> None:
+        """Delete these ids in this knowledge base's partition only. What is not there is no error."""
         ...
 
     def flush(self, collection: str) -> None:
@@ -351,6 +380,14 @@ class Catalog(Protocol):
         metadata: Mapping[str, Any] | None = None,
     ) -> Document:
         """In one transaction: facts, access key, and an INDEX_ACCESS outbox row."""
+        ...
+
+    def source(self, knowledge_base_id: str, id_or_name: str) -> Source:
+        """NotFoundError."""
+        ...
+
+    def delete_source(self, source_id: str) -> list[str]:
+        """Tombstone every document of a source; their ids. DocumentBusyError under a live claim: nothing is done."""
         ...
 
     def tombstone(self, document_id: str) -> Document:
@@ -568,6 +605,58 @@ class Outbox(Protocol):
     def add(self, kind: OutboxKind, document_id: str, knowledge_base_id: str, payload: Mapping[str, Any]) -> None: ...
 
     def pending(self, document_id: str | None = None) -> int: ...
+
+
+class Inventory(Protocol):
+    """Everything that PostgreSQL holds, walked page by page, and what fsck puts right there."""
+
+    def knowledge_base_ids(self) -> list[str]:
+        """All that ever were, deleted ones included, by id."""
+        ...
+
+    def documents(self, knowledge_base_id: str, after: str | None = None) -> list[DocumentFacts]:
+        """The next page by id, tombstones included, bounded in documents and chunks; [] at the end."""
+        ...
+
+    def document(self, document_id: str) -> DocumentFacts | None:
+        """As it is now, tombstones included; None when unknown."""
+        ...
+
+    def contents(self, document_id: str, version: int) -> Iterator[PartContent]:
+        """Chunks and parents of a version as they stand, part by part."""
+        ...
+
+    def restore_content(
+        self, document_id: str, version: int, contents: Sequence[PartContent], *, sha256: str, content_fingerprint: str
+    ) -> bool:
+        """Write the published version's content anew. False when another version is published by now."""
+        ...
+
+    def drop_content(self, document_id: str, version: int) -> bool:
+        """Delete chunks and parents of a version that is over or not there. False when it is neither."""
+        ...
+
+    def drop_asset(self, document_id: str, version: int, asset_id: str) -> None: ...
+
+    def release_claim(self, document_id: str, version: int, token: int) -> bool:
+        """Give a lapsed claim back. False when somebody took the version up meanwhile."""
+        ...
+
+    def reset_version(self, document_id: str, version: int, token: int) -> bool:
+        """An unfinished version is prepared again by its next claim. False when somebody took it up meanwhile."""
+        ...
+
+    def note_loss(self, document_id: str, version: int, kind: str, subject: str, message: str) -> None: ...
+
+    def stuck_entries(self, seconds: float, attempts: int, limit: int = 1000) -> list[StuckEntry]:
+        """Outbox entries overdue by so many seconds, or tried so often."""
+        ...
+
+    def make_due(self, entry_id: int) -> None: ...
+
+    def stuck_runs(self, seconds: float, limit: int = 1000) -> list[IngestionRun]:
+        """RUNNING runs without a sign of life for so many seconds."""
+        ...
 
 
 class Evidence(Protocol):
