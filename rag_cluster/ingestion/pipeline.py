@@ -1,16 +1,20 @@
 """The bulk job, and the only module that knows Ray Data.
 
     manifest -> batches of documents -> prepare actors -> parts -> index actors -> receipts -> run report
+    what awaits text recognition     -> OCR actors     -> parts -> index actors -> receipts
 
+The second line is an execution of its own with its own pools (`recognition`), so that scans never hold up text.
 Rows are ids and bounds: a document's bytes stay inside the prepare actor. PostgreSQL holds the truth, so a run killed
 at any moment is resumed by the next one, which asks the ledger what is left.
 """
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import os
+import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -27,7 +31,7 @@ from rag_cluster.ingestion.heartbeat import interruptible
 from rag_cluster.ingestion.ray_connection import connect
 from rag_cluster.ingestion.report import IngestionReport
 from rag_cluster.ingestion.rows import PreparedPart, Row
-from rag_cluster.ingestion.run import IngestionOptions, Run, RunContext
+from rag_cluster.ingestion.run import IngestionOptions, Run, RunContext, Stages, Stream
 from rag_cluster.ingestion.write_path import Pools, WritePath
 from rag_cluster.telemetry import configure_logging, trace_id
 
@@ -53,6 +57,7 @@ _QUIET = {
     "target_min_block_size": 1,
 }
 
+_DATA_CONTEXT = threading.Lock()
 Factory = Callable[[], WritePath]
 
 
@@ -82,13 +87,18 @@ def run_ingestion(
     write_path.chunker(strategy)  # an unknown strategy ends the run before it begins
     context = RunContext(run_id, base.id, source.id, strategy)
 
-    def stream(wave: Sequence[PlannedFile]) -> Iterator[Row]:
-        _ensure_ray(write_path.pools, address, num_cpus)
-        with interruptible():  # again: `ray.init` puts its own handler in the place of ours
-            yield from _stream(factory, context, wave, write_path.pools)
+    def stage(worker: type[_Prepare], pools: Pools) -> Stream:
+        def stream(wave: Sequence[PlannedFile]) -> Iterator[Row]:
+            _ensure_ray(pools, address, num_cpus)
+            with interruptible():  # again: `ray.init` puts its own handler in the place of ours
+                yield from _stream(factory, context, wave, pools, worker)
 
+        return stream
+
+    pools = write_path.pools
+    stages = Stages(stage(_Prepare, pools), stage(_Recognize, pools.for_recognition), lambda: _room_for_both(pools))
     write_path.ledger.start_run(base.id, list(inputs), options.to_dict(), run_id)
-    run = Run(write_path, context, options, stream)
+    run = Run(write_path, context, options, stages)
     status, message = RunStatus.FAILED, None
     try:
         with interruptible():
@@ -106,49 +116,65 @@ def run_ingestion(
     return run.tally.report(run_id, base.name, status, message)
 
 
-def _stream(factory: Factory, context: RunContext, wave: Sequence[PlannedFile], pools: Pools) -> Iterator[Row]:
+def _stream(
+    factory: Factory, context: RunContext, wave: Sequence[PlannedFile], pools: Pools, worker: type[_Prepare]
+) -> Iterator[Row]:
     """One Ray Data execution over a wave. Pools are fixed: a fast stage must not starve a slow one."""
-    arguments: dict[str, Any] = {"factory": factory, "context": context}
-    data_context = DataContext.get_current()
-    before = {name: getattr(data_context, name) for name in _QUIET}
     logging.getLogger("ray.data").setLevel(logging.ERROR)
-    try:
-        for name, value in _QUIET.items():
-            setattr(data_context, name, value)
-        dataset = (
-            ray.data.from_arrow(_batches(wave, pools.prepare_actors))
-            .repartition(target_num_rows_per_block=1)
-            .map_batches(
-                _Prepare,
-                fn_constructor_kwargs=arguments,
-                batch_size=None,
-                batch_format="pyarrow",
-                compute=ActorPoolStrategy(
-                    min_size=pools.prepare_actors, max_size=pools.prepare_actors, max_tasks_in_flight_per_actor=2
-                ),
-                num_cpus=pools.prepare_cpus,
-            )
-            .map_batches(
-                _Index,
-                fn_constructor_kwargs=arguments,
-                # Whole blocks, which prepare keeps small: with a row count Ray would wait until that many had come.
-                batch_size=None if not pools.index_gpus else 1024,
-                batch_format="pyarrow",
-                compute=ActorPoolStrategy(
-                    min_size=pools.index_actors, max_size=pools.index_actors, max_tasks_in_flight_per_actor=2
-                ),
-                num_cpus=pools.index_cpus,
-                num_gpus=pools.index_gpus or None,
-            )
-        )
-    finally:
-        for name, value in before.items():
-            setattr(data_context, name, value)
+    with _quiet_data_context():
+        dataset = _dataset({"factory": factory, "context": context}, wave, pools, worker)
     try:
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             yield from rows.from_table(table)
     except RayError as error:
         raise _own_error(error) or error from error
+
+
+def _dataset(
+    arguments: dict[str, Any], wave: Sequence[PlannedFile], pools: Pools, worker: type[_Prepare]
+) -> ray.data.Dataset:
+    return (
+        ray.data.from_arrow(_batches(wave, pools.prepare_actors, worker.batch_documents))
+        .repartition(target_num_rows_per_block=1)
+        .map_batches(
+            worker,
+            fn_constructor_kwargs=arguments,
+            batch_size=None,
+            batch_format="pyarrow",
+            compute=_fixed(pools.prepare_actors),
+            num_cpus=pools.prepare_cpus,
+            num_gpus=pools.prepare_gpus or None,
+        )
+        .map_batches(
+            _Index,
+            fn_constructor_kwargs=arguments,
+            # Whole blocks, which prepare keeps small: with a row count Ray would wait until that many had come.
+            batch_size=1024 if pools.index_gpus and worker is _Prepare else None,
+            batch_format="pyarrow",
+            compute=_fixed(pools.index_actors),
+            num_cpus=pools.index_cpus,
+            num_gpus=pools.index_gpus or None,
+        )
+    )
+
+
+def _fixed(actors: int) -> ActorPoolStrategy:
+    return ActorPoolStrategy(min_size=actors, max_size=actors, max_tasks_in_flight_per_actor=2)
+
+
+@contextlib.contextmanager
+def _quiet_data_context() -> Iterator[None]:
+    """Ray Data's settings for a dataset that is made inside; it keeps a copy. One thread at a time: they are global."""
+    with _DATA_CONTEXT:
+        data_context = DataContext.get_current()
+        before = {name: getattr(data_context, name) for name in _QUIET}
+        try:
+            for name, value in _QUIET.items():
+                setattr(data_context, name, value)
+            yield
+        finally:
+            for name, value in before.items():
+                setattr(data_context, name, value)
 
 
 class _Worker:
@@ -177,6 +203,9 @@ class _Worker:
 class _Prepare(_Worker):
     """Actor: fetches, parses, chunks and snapshots; owns the isolated parse child."""
 
+    batch_documents = BATCH_DOCUMENTS
+    """Of one task, at most."""
+
     def __init__(self, factory: Factory, context: RunContext) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
         super().__init__(factory, context)
@@ -195,10 +224,32 @@ class _Prepare(_Worker):
                     planned.content_fingerprint,
                     planned.file.chunking_strategy or self._context.strategy,
                 )
-                prepared = steps.prepare(self._write_path, work, owner=self._context.run_id)
-                out.extend([prepared] if isinstance(prepared, Receipt) else prepared)
+                prepared = self._prepare(work)
+                out.extend(prepared if isinstance(prepared, list) else [prepared])
         # All at once and not as they come: a task that is repeated after its worker died must give the same blocks.
         return rows.to_table(out)
+
+    def _prepare(self, work: steps.Work) -> steps.Prepared:
+        return steps.prepare(self._write_path, work, owner=self._context.run_id)
+
+
+class _Recognize(_Prepare):
+    """Actor of the OCR stage: the same with text recognition, the only one that may see a GPU for it."""
+
+    batch_documents = 1
+
+    def __init__(self, factory: Factory, context: RunContext) -> None:
+        _Worker.__init__(self, factory, context)
+
+    def _start(self) -> None:
+        if not self._write_path.pools.ocr_gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+    def _prepare(self, work: steps.Work) -> steps.Prepared:
+        # Recognition beside the text cannot be interrupted from the driver: it ends here.
+        if self._write_path.ledger.run(self._context.run_id).status is not RunStatus.RUNNING:
+            return Receipt(work.file.uri, work.document_id, "busy", stage="claim", message="the run is over")
+        return steps.prepare(self._write_path, work, owner=self._context.run_id, recognize=True)
 
 
 class _Index(_Worker):
@@ -217,9 +268,9 @@ class _Index(_Worker):
             yield rows.to_table(steps.index(self._write_path, self._record, some))
 
 
-def _batches(wave: Sequence[PlannedFile], actors: int) -> pa.Table:
-    """One row for each prepare task: documents up to `BATCH_DOCUMENTS` and `BATCH_BYTES`."""
-    documents = min(max(len(wave) // (BATCHES_PER_ACTOR * actors), 1), BATCH_DOCUMENTS)
+def _batches(wave: Sequence[PlannedFile], actors: int, most: int = BATCH_DOCUMENTS) -> pa.Table:
+    """One row for each prepare task: documents up to `most` and `BATCH_BYTES`."""
+    documents = min(max(len(wave) // (BATCHES_PER_ACTOR * actors), 1), most)
     batches: list[list[dict[str, Any]]] = []
     size = 0
     for planned in wave:
@@ -243,14 +294,23 @@ def _own_error(error: BaseException | None) -> RagClusterError | None:
 
 def _ensure_ray(pools: Pools, address: str | None, num_cpus: int | None) -> None:
     """Start or join Ray unless this process has one. The pools must leave a CPU for the tasks between them."""
-    needed = pools.cpus + 1
+    needed = max(pools.cpus, pools.for_recognition.cpus) + 1
     if not ray.is_initialized():
         connect(address, max(num_cpus or os.cpu_count() or 1, math.ceil(needed)))
     available = ray.cluster_resources().get("CPU", 0)  # type: ignore[no-untyped-call]
     if available < needed:
         log.warning(
             "Ray has %s CPUs and the pools need %s: the run waits until the cluster grows, or set "
-            "RAG_PREPARE_CPUS, RAG_INDEX_CPUS, RAG_PREPARE_ACTORS and RAG_INDEX_ACTORS lower",
+            "RAG_PREPARE_CPUS, RAG_INDEX_CPUS, RAG_OCR_CPUS and the numbers of actors lower",
             available,
             needed,
         )
+
+
+def _room_for_both(pools: Pools) -> bool:
+    """Whether recognition fits beside the text; on a small machine it follows."""
+    if not ray.is_initialized():
+        return False
+    have = ray.cluster_resources()  # type: ignore[no-untyped-call]
+    ocr = pools.for_recognition
+    return have.get("CPU", 0) >= pools.cpus + ocr.cpus + 1 and have.get("GPU", 0) >= pools.gpus + ocr.gpus

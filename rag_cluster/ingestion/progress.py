@@ -17,6 +17,12 @@ LINE_SECONDS = 10.0
 ROW_SECONDS = 2.0
 
 
+def _recognition(counts: Mapping[str, int]) -> str:
+    """Scans are a matter of their own: they come after the text."""
+    done, awaiting = counts.get("ocr_pages", 0), counts.get("ocr_pages_awaiting", 0)
+    return f", OCR {done} of {done + awaiting} pages" if done or awaiting else ""
+
+
 class RunProgress:
     """Shows counters as they grow. `store` gets them every 2 s at most, for whoever watches from another machine."""
 
@@ -52,7 +58,7 @@ class RunProgress:
         """New counters; total is the number of inputs, once it is known."""
         now = time.monotonic()
         if self._bar is not None and self._task is not None:
-            note = f"{counts['embedded_chunks']} chunks, {counts['failed']} failed"
+            note = f"{counts['embedded_chunks']} chunks, {counts['failed']} failed{_recognition(counts)}"
             self._bar.update(self._task, completed=counts["listed"], total=total, note=note)
         elif now - self._logged >= LINE_SECONDS:
             self._logged = now

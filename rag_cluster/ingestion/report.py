@@ -42,6 +42,8 @@ class IngestionReport:
     seconds: float
     duplicates: int = 0
     """Ready documents with the same bytes as another document."""
+    recognized: int = 0
+    """Pages and pictures whose text was recognised."""
     problems: tuple[Receipt, ...] = ()
     """The first failed, skipped and busy inputs; the ledger keeps them all."""
     slowest: tuple[Receipt, ...] = ()
@@ -96,6 +98,8 @@ class IngestionReport:
                 table.add_row(name, str(count), kinds)
         table.add_section()
         table.add_row("chunks", str(self.chunks), f"{self.embedded_chunks} embedded")
+        if self.recognized:
+            table.add_row("OCR", str(self.recognized), "pages and pictures recognised")
         table.add_row("bytes read", str(self.bytes_read), f"{self.seconds:.1f} s")
         return table
 
@@ -116,6 +120,7 @@ class Tally:
         self.chunks = 0
         self.bytes_read = 0
         self.duplicates = 0
+        self.recognized = 0
         self._problems: list[Receipt] = []
         self._slowest: list[tuple[float, int, Receipt]] = []
         self._started = time.perf_counter()
@@ -130,6 +135,7 @@ class Tally:
         self.outcomes[receipt.outcome] += 1
         self.chunks += receipt.chunks
         self.bytes_read += receipt.bytes
+        self.recognized += receipt.recognized
         self.duplicates += receipt.duplicate_of is not None
         if receipt.outcome == "failed":
             self.failures[receipt.error_type or "internal_error"] += 1
@@ -150,6 +156,7 @@ class Tally:
             "chunks": self.chunks,
             "embedded_chunks": self.embedded_chunks,
             "bytes_read": self.bytes_read,
+            "ocr_pages": self.recognized,
         }
 
     def report(
@@ -169,6 +176,7 @@ class Tally:
             bytes_read=self.bytes_read,
             seconds=time.perf_counter() - self._started,
             duplicates=self.duplicates,
+            recognized=self.recognized,
             problems=tuple(self._problems),
             slowest=tuple(receipt for _, _, receipt in sorted(self._slowest, reverse=True)),
             error_message=error_message,

@@ -9,23 +9,25 @@ from __future__ import annotations
 import itertools
 import logging
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rag_cluster.domain.access import AccessAttributes
-from rag_cluster.domain.documents import PlannedFile, Receipt, RunStatus
+from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, RunStatus
 from rag_cluster.errors import ExternalServiceError
 from rag_cluster.ingestion.heartbeat import Heartbeat
 from rag_cluster.ingestion.listing import EXCLUDED, Patterns
 from rag_cluster.ingestion.manifest import ManifestWriter, read_manifest
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.progress import RunProgress
+from rag_cluster.ingestion.recognition import Recognition
 from rag_cluster.ingestion.report import Tally
-from rag_cluster.ingestion.rows import PartDone, Row
+from rag_cluster.ingestion.rows import AwaitingRecognition, PartDone, PreparedPart, Row
 from rag_cluster.ingestion.sync import Sync
 from rag_cluster.ingestion.write_path import WritePath
 
@@ -107,18 +109,33 @@ class RunContext:
 
 
 Stream = Callable[[Sequence[PlannedFile]], Iterator[Row]]
-"""Prepares and indexes one wave of documents; yields PartDone and Receipt rows as they come."""
+"""Prepares and indexes one wave of documents; yields PartDone, AwaitingRecognition and Receipt rows as they come."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stages:
+    """What a run's waves go through."""
+
+    text: Stream
+    """Everything; what needs recognition comes back as AwaitingRecognition."""
+    recognition: Stream
+    """The OCR stage."""
+    beside: Callable[[], bool]
+    """Whether there is room for recognition beside the text."""
 
 
 class Run:
     """State of one run: counters, a manifest on disk, one wave of ids; nothing that grows with the corpus."""
 
-    def __init__(self, write_path: WritePath, context: RunContext, options: IngestionOptions, stream: Stream) -> None:
+    def __init__(self, write_path: WritePath, context: RunContext, options: IngestionOptions, stages: Stages) -> None:
         self.tally = Tally()
         self._write_path = write_path
         self._context = context
         self._options = options
-        self._stream = stream
+        self._stages = stages
+        self._recognition = Recognition(self._recognize, stages.beside)
+        self._lock = threading.RLock()
+        """Around what a row changes: recognition beside the text has a thread of its own."""
         self._kept: list[Receipt] = []
         self._progress = RunProgress("ingesting", self._store_counts, terminal=None if options.progress else False)
         self._total: int | None = None
@@ -128,7 +145,8 @@ class Run:
     def execute(self, inputs: Sequence[str]) -> None:
         """Plan, then process what there is to do. What the outbox owes is carried out before and after."""
         self._write_path.drain()
-        with tempfile.TemporaryDirectory(prefix="rag-cluster-run-") as directory, self._progress, self._heartbeat:
+        directory_ = tempfile.TemporaryDirectory(prefix="rag-cluster-run-")
+        with directory_ as directory, self._progress, self._heartbeat, self._recognition:
             path = str(Path(directory) / "manifest.parquet")
             sync = self._sync(inputs) if self._options.sync else None
             planned = self._plan(inputs, path, sync)
@@ -154,7 +172,7 @@ class Run:
                 else:
                     writer.add(item)
                 if number % PROGRESS_ROWS == 0:
-                    self._progress.update(self.tally.counts(), None)
+                    self._progress.update(self._counts(), None)
             return writer.count
 
     def _process(self, path: str) -> None:
@@ -165,9 +183,12 @@ class Run:
             for item in left[WAVE:]:  # a whole wave waits already: another run works on the same corpus
                 self._settle(_receipt(item, "busy", "claimed by another owner"))
             del left[WAVE:]
+        if any(self._recognition.counts().values()):
+            self._flush_index()  # the text is there to be searched while the rest is recognised
+        left += self._recognition.finish()
         if left:
             self._await_lapse(started)
-            for item in self._wave(left, last=True):
+            for item in self._wave(left, last=True) + self._recognition.finish(last=True):
                 self._settle(_receipt(item, "failed", "no result came back from the workers; run again"))
         self._flush_index()
 
@@ -179,19 +200,48 @@ class Run:
                 self._settle(_receipt(item, "skipped", "listed twice"))
             else:
                 open_[item.document_id] = item
+        for item in [item for item in open_.values() if item.action is PlanAction.RECOGNIZE]:
+            self._recognition.add(open_.pop(item.document_id))
         busy: list[PlannedFile] = []
-        for row in self._stream(list(open_.values())):
+        for row in self._stages.text(list(open_.values())) if open_ else ():
+            busy += self._account(row, open_, last=last)
+            self._recognition.poll()
+        return busy + list(open_.values())  # the latter were lost together with a worker
+
+    def _recognize(self, batch: list[PlannedFile], last: bool) -> list[PlannedFile]:
+        """One batch through the OCR stage; gives back what it could not settle yet."""
+        open_ = {item.document_id: item for item in batch}
+        busy: list[PlannedFile] = []
+        for row in self._stages.recognition(list(open_.values())):
+            if self._recognition.stopped:
+                return []
+            busy += self._account(row, open_, last=last)
+            if not isinstance(row, PartDone | PreparedPart):
+                self._recognition.done(row.document_id)
+        return busy + list(open_.values())
+
+    def _account(self, row: Row, open_: dict[str, PlannedFile], *, last: bool) -> list[PlannedFile]:
+        """Take one row in; the document that is to be tried again later."""
+        with self._lock:
+            again: list[PlannedFile] = []
             if isinstance(row, PartDone):
                 self.tally.embedded_chunks += row.chunks
+            elif isinstance(row, AwaitingRecognition) and row.document_id in open_:
+                self.tally.bytes_read += row.bytes
+                item = replace(open_.pop(row.document_id), action=PlanAction.RECOGNIZE)
+                self._recognition.add(item, row.pages)
             elif isinstance(row, Receipt) and row.document_id in open_:
                 item = open_.pop(row.document_id)
                 if row.outcome == "busy" and not last:
-                    busy.append(item)
+                    again.append(item)
                 else:
                     self._settle(row)
             self._heartbeat.check()
-            self._progress.update(self.tally.counts(), self._total)
-        return busy + list(open_.values())  # the latter were lost together with a worker
+            self._progress.update(self._counts(), self._total)
+            return again
+
+    def _counts(self) -> dict[str, int]:
+        return self.tally.counts() | self._recognition.counts()
 
     def _await_lapse(self, started: float) -> None:
         lapse = started + BUSY_LEASES * self._write_path.lease_seconds
@@ -228,7 +278,7 @@ class Run:
         try:
             self._store_receipts()
             ledger.release(run_id)
-            ledger.finish_run(run_id, status, self.tally.counts(), message)
+            ledger.finish_run(run_id, status, self._counts(), message)
         except ExternalServiceError as error:
             # The claims lapse with their lease; the error that ended the run matters more than this one.
             log.warning("the run's end was not written: %s", error.message)

@@ -23,7 +23,6 @@ from rag_cluster.errors import ClaimLostError, DeadlineExceededError, ExternalSe
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.failures import Failure, leave, record_failure
 from rag_cluster.ingestion.heartbeat import Heartbeat
-from rag_cluster.ingestion.rows import PreparedPart
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import trace_id
 

@@ -95,12 +95,13 @@ class Pools:
     prepare_actors: int = 1
     index_actors: int = 1
     prepare_cpus: float = 0.5
+    prepare_gpus: float = 0.0
     index_cpus: float = 0.5
     index_gpus: float = 0.0
     batch_parts: int = 16
     """Parts of one embed call, at most."""
     ocr_actors: int = 1
-    ocr_cpus: float = 1.0
+    ocr_cpus: float = 0.5
     ocr_gpus: float = 0.0
     ocr_gpu: bool = False
     """Recognition may use a GPU; otherwise it sees none."""
@@ -111,9 +112,15 @@ class Pools:
         return self.prepare_actors * self.prepare_cpus + self.index_actors * self.index_cpus
 
     @property
+    def gpus(self) -> float:
+        """Logical GPUs, likewise."""
+        return self.prepare_actors * self.prepare_gpus + self.index_actors * self.index_gpus
+
+    @property
     def for_recognition(self) -> Pools:
         """The same for the execution that recognises: its prepare pool is the OCR pool, and it indexes little."""
-        return replace(self, prepare_actors=self.ocr_actors, prepare_cpus=self.ocr_cpus, index_actors=1)
+        ocr = {"prepare_actors": self.ocr_actors, "prepare_cpus": self.ocr_cpus, "prepare_gpus": self.ocr_gpus}
+        return replace(self, **ocr, index_actors=1)
 
 
 def _nothing_owed() -> int:

@@ -52,7 +52,8 @@ def open_index(write_path: WritePath) -> IndexRecord:
 
 def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Indexed]:
     """Embed and write parts of several documents as one batch: a PartDone for each, a Receipt for each document that
-    ends with it, an AwaitingRecognition for each that is published with its text only. Never raises for a document: when the batch fails, its parts are tried one by one."""
+    ends with it, an AwaitingRecognition for each that is published with its text only. Never raises for a document:
+    when the batch fails, its parts are tried one by one."""
     stage = Stage(write_path)
     started = time.perf_counter()
     try:

@@ -211,9 +211,7 @@ def _has_text(write_path: WritePath, work: Work, parsed: ParsedDocument) -> bool
         return False
 
 
-def _parse(
-    write_path: WritePath, work: Work, claim: Claim, path: str, size: int, *, text_only: bool
-) -> ParsedDocument:
+def _parse(write_path: WritePath, work: Work, claim: Claim, path: str, size: int, *, text_only: bool) -> ParsedDocument:
     if size == 0:
         raise EmptyDocumentError(f"{work.file.filename} has no bytes")
     source = DocumentSource(claim.document_id, claim.version, work.file.filename, path, size=size)
