@@ -68,7 +68,9 @@ class Settings(BaseSettings):
     document_timeout: float = Field(600.0, gt=0, description="Parsing one document.")
     page_timeout: float = Field(120.0, gt=0, description="Parsing one page; what takes longer is left out.")
     parse_memory_bytes: int = Field(3 * 1024 * 1024 * 1024, gt=0, description="Of the isolated child.")
-    ocr: Literal["auto", "off", "force"] = "auto"
+    ocr: Literal["auto", "off", "force", "deferred"] = Field(
+        "auto", description="auto | off | force (every page) | deferred (bulk runs publish the text first)."
+    )
     ocr_threads: int = Field(2, ge=1)
     ocr_gpu: bool = Field(False, description="Recognise on the GPU where onnxruntime offers CUDA (onnxruntime-gpu).")
     ocr_max_pictures: int = Field(20, ge=0, description="Pictures inside one document that are recognised, at most.")
@@ -98,6 +100,9 @@ class Settings(BaseSettings):
     prepare_cpus: float = Field(0.5, ge=0)
     index_cpus: float = Field(0.5, ge=0)
     index_batch_parts: int = Field(16, ge=1)
+    ocr_actors: int = Field(1, ge=1, description="Scans have a pool of their own, so that they hold up no text.")
+    ocr_cpus: float = Field(0.5, ge=0, description="Of one OCR actor; on a cluster as many as RAG_OCR_THREADS.")
+    ocr_gpus: float = Field(0.0, ge=0, description="Of one OCR actor, e.g. 0.25; needs RAG_OCR_GPU.")
     ray_address: str = Field("", description="Empty: a local Ray. auto, host:port or http://... of a cluster.")
 
     # Uploads.
@@ -128,6 +133,8 @@ class Settings(BaseSettings):
             raise ValueError("RAG_CHUNK_OVERLAP must be smaller than RAG_CHUNK_SIZE")
         if self.retry_min_wait > self.retry_max_wait:
             raise ValueError("RAG_RETRY_MIN_WAIT must not exceed RAG_RETRY_MAX_WAIT")
+        if self.ocr_gpus and not self.ocr_gpu:
+            raise ValueError("RAG_OCR_GPUS needs RAG_OCR_GPU=true")
         if self.vision_url and not self.vision_model:
             raise ValueError("RAG_VISION_URL needs RAG_VISION_MODEL")
         return self

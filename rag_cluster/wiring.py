@@ -60,17 +60,22 @@ def parse_limits(settings: Settings) -> ParseLimits:
     )
 
 
-def isolated_parser(settings: Settings) -> IsolatedParser:
-    """The parser of every format, in its own process. Needs no store."""
+def isolated_parser(settings: Settings, *, postpone_ocr: bool = False) -> IsolatedParser:
+    """The parser of every format, in its own process. Needs no store.
+
+    postpone_ocr: it recognises no text, sees no GPU, and says what awaits recognition.
+    """
     from rag_cluster.parsing.isolation import IsolatedParser
     from rag_cluster.parsing.ocr import OcrMode
 
     return IsolatedParser(
         parse_limits(settings),
-        ocr=OcrMode(settings.ocr),
+        # When to recognise is the run's affair; what is recognised is the same.
+        ocr=OcrMode.AUTO if settings.ocr == "deferred" else OcrMode(settings.ocr),
         parsers=settings.parsers,
         ocr_threads=settings.ocr_threads,
-        ocr_gpu=settings.ocr_gpu,
+        ocr_gpu=settings.ocr_gpu and not postpone_ocr,
+        postpone_ocr=postpone_ocr,
     )
 
 
@@ -201,6 +206,11 @@ class Services:
         return isolated_parser(self.settings)
 
     @cached_property
+    def text_parser(self) -> IsolatedParser:
+        """The same without text recognition."""
+        return isolated_parser(self.settings, postpone_ocr=True)
+
+    @cached_property
     def embedder(self) -> Embedder:
         """The engine itself; loaded at its first call."""
         from rag_cluster.engines.registry import create_embedder
@@ -312,10 +322,16 @@ class Services:
                 prepare_cpus=settings.prepare_cpus,
                 index_cpus=settings.index_cpus,
                 batch_parts=settings.index_batch_parts,
+                ocr_actors=settings.ocr_actors,
+                ocr_cpus=settings.ocr_cpus,
+                ocr_gpus=settings.ocr_gpus,
+                ocr_gpu=settings.ocr_gpu,
             ),
             drain=self.drain_outbox,
             describer=(lambda: self.describer) if settings.vision_url else None,
             max_described=settings.vision_max_pictures,
+            text_parser=lambda: self.text_parser,
+            text_first=settings.ocr == "deferred",
         )
 
     @cached_property

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.text import Text
 
-from rag_cluster.cli.options import Department, Json, SecurityLevel, base_name
+from rag_cluster.cli.options import Department, Json, Ocr, SecurityLevel, base_name, with_ocr
 from rag_cluster.cli.output import command, emit, err, fail, out
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import AccessAttributes
@@ -21,6 +21,7 @@ from rag_cluster.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from rag_cluster.ingestion.run import IngestionOptions
+    from rag_cluster.settings import Settings
 
 
 @command
@@ -50,6 +51,7 @@ def ingest(
     sample: Annotated[
         int, typer.Option(min=0, help="Forecast hours, failures and size from this many documents; change nothing.")
     ] = 0,
+    ocr: Ocr = None,
     address: Annotated[
         str | None, typer.Option(help="http://HEAD:8265 submits a job; auto or host:port joins that Ray.")
     ] = None,
@@ -69,7 +71,7 @@ def ingest(
     from rag_cluster.settings import get_settings
     from rag_cluster.wiring import WritePathFactory
 
-    settings = get_settings()
+    settings = with_ocr(get_settings(), ocr)
     target = ray_address(settings, address)
     if target and target.startswith(("http://", "https://")):
         _submit(target, as_json)
@@ -89,7 +91,7 @@ def ingest(
     inputs = inputs or []
     _require_some([*inputs, *options.manifests])
     if dry_run or sample:
-        _forecast(knowledge_base, inputs, options, sample, as_json)
+        _forecast(settings, knowledge_base, inputs, options, sample, as_json)
         return
     services(settings).ensure_knowledge_base(knowledge_base)
     with ray_stopped_afterwards():
@@ -102,12 +104,13 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _forecast(knowledge_base: str, inputs: list[str], options: IngestionOptions, sample: int, as_json: bool) -> None:
+def _forecast(
+    settings: Settings, knowledge_base: str, inputs: list[str], options: IngestionOptions, sample: int, as_json: bool
+) -> None:
     from rag_cluster.ingestion.forecast import forecast
-    from rag_cluster.settings import get_settings
     from rag_cluster.wiring import WritePathFactory
 
-    write_path = WritePathFactory(get_settings())()
+    write_path = WritePathFactory(settings)()
     try:
         base = write_path.catalog.knowledge_base(knowledge_base).id
     except NotFoundError:

@@ -10,7 +10,7 @@ import typer
 from rich.progress import Progress
 from rich.text import Text
 
-from rag_cluster.cli.options import Json
+from rag_cluster.cli.options import Json, Ocr, with_ocr
 from rag_cluster.cli.output import command, emit, err, out, say, table
 from rag_cluster.errors import InvalidRequestError, NotFoundError
 
@@ -36,6 +36,7 @@ def parse(
         Path | None, typer.Option("--view", "--html", help="Write one HTML page: the file's pages and its blocks.")
     ] = None,
     format_: Annotated[Format, typer.Option("--format", help="How to print.")] = Format.TABLE,
+    ocr: Ocr = None,
     as_json: Json = False,
 ) -> None:
     """Parse files in the isolated child and show their blocks. Exit code 1 when a file could not be parsed.
@@ -51,7 +52,7 @@ def parse(
 
     if view is not None and (len(files) != 1 or files[0].is_dir()):
         raise InvalidRequestError("--view shows one file; name exactly one.")
-    settings = get_settings()
+    settings = with_ocr(get_settings(), ocr)
     results = parse_files(
         files,
         out_dir,
@@ -59,6 +60,7 @@ def parse(
         OcrMode(settings.ocr),
         parsers=settings.parsers,
         ocr_threads=settings.ocr_threads,
+        ocr_gpu=settings.ocr_gpu,
     )
     done = failed = 0
     # What is printed shows how far it is; only when it goes into files, a bar does.

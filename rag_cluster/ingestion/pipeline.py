@@ -313,4 +313,4 @@ def _room_for_both(pools: Pools) -> bool:
         return False
     have = ray.cluster_resources()  # type: ignore[no-untyped-call]
     ocr = pools.for_recognition
-    return have.get("CPU", 0) >= pools.cpus + ocr.cpus + 1 and have.get("GPU", 0) >= pools.gpus + ocr.gpus
+    return bool(have.get("CPU", 0) >= pools.cpus + ocr.cpus + 1 and have.get("GPU", 0) >= pools.gpus + ocr.gpus)

@@ -123,7 +123,7 @@ class Recognition:
                     self._left += self._work_on(batch, last=False)
                 elif through:
                     return
-        except BaseException as error:  # noqa: BLE001 - raised by the next `poll`, in the driver's own thread
+        except BaseException as error:  # raised by the next `poll`, in the driver's own thread
             self._error = error
 
     def _work_on(self, batch: list[PlannedFile], *, last: bool) -> list[PlannedFile]:

@@ -119,8 +119,13 @@ class Pools:
     @property
     def for_recognition(self) -> Pools:
         """The same for the execution that recognises: its prepare pool is the OCR pool, and it indexes little."""
-        ocr = {"prepare_actors": self.ocr_actors, "prepare_cpus": self.ocr_cpus, "prepare_gpus": self.ocr_gpus}
-        return replace(self, **ocr, index_actors=1)
+        return replace(
+            self,
+            prepare_actors=self.ocr_actors,
+            prepare_cpus=self.ocr_cpus,
+            prepare_gpus=self.ocr_gpus,
+            index_actors=1,
+        )
 
 
 def _nothing_owed() -> int:

@@ -38,15 +38,18 @@ def parse_files(
     *,
     parsers: Mapping[str, str] | None = None,
     ocr_threads: int = 2,
+    ocr_gpu: bool = False,
 ) -> Iterator[ParsedFile]:
     """Parse files one after the other in one isolated child; with out_dir write OUT_DIR/<file name>.json for each.
+
+    ocr: deferred shows what a bulk run publishes first: the text that is there, and what awaits recognition.
 
     A file's failure is its result, never an exception. Directories are walked, hidden files left out.
     """
     taken: set[str] = set()
     if out_dir is not None:
         out_dir.mkdir(parents=True, exist_ok=True)
-    with IsolatedParser(limits, ocr=ocr, parsers=parsers, ocr_threads=ocr_threads) as parser:
+    with IsolatedParser(limits, ocr=ocr, parsers=parsers, ocr_threads=ocr_threads, ocr_gpu=ocr_gpu) as parser:
         for path in _files(paths):
             source = local_source(path)
             document, error = None, None
