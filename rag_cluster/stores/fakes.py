@@ -7,7 +7,7 @@ import math
 import re
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import numpy as np
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.chunks import IndexRow
 from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.inventory import StoredRow
 from rag_cluster.domain.retrieval import Hit
 from rag_cluster.errors import IndexMismatchError
 from rag_cluster.stores.milvus_filters import alternatives, compile_filter, matches_nothing
@@ -93,6 +94,46 @@ class MemoryChunkIndex:
             found = self._collections.get(collection)
             rows = [row for row, _, _ in found.rows.values()] if found else []
         return {row.chunk.id: row.chunk.version for row in rows if row.chunk.document_id == document_id}
+
+    def rows(
+        self, collection: str, knowledge_base_id: str, *, after: str = "", last: str | None = None
+    ) -> Iterator[StoredRow]:
+        """Rows of a knowledge base whose document id is in (after, last], by chunk id."""
+        for row in self._stored(collection):
+            in_range = row.document_id > after and (last is None or row.document_id <= last)
+            if row.knowledge_base_id == knowledge_base_id and in_range:
+                yield row
+
+    def foreign_rows(self, collection: str, knowledge_base_ids: Sequence[str]) -> Iterator[StoredRow]:
+        """Rows of none of these knowledge bases, by chunk id."""
+        return (row for row in self._stored(collection) if row.knowledge_base_id not in knowledge_base_ids)
+
+    def _stored(self, collection: str) -> list[StoredRow]:
+        with self._lock:
+            found = self._collections.get(collection)
+            rows = [row for row, _, _ in found.rows.values()] if found else []
+        stored = (
+            StoredRow(
+                row.chunk.id,
+                row.chunk.knowledge_base_id,
+                row.chunk.document_id,
+                row.source_id,
+                row.chunk.version,
+                row.access_key,
+                row.document_metadata,
+            )
+            for row in rows
+        )
+        return sorted(stored, key=lambda row: row.id)
+
+    def delete_rows(self, collection: str, knowledge_base_id: str, chunk_ids: Sequence[str]) -> None:
+        """Delete these ids in this knowledge base only."""
+        with self._lock:
+            if found := self._collections.get(collection):
+                for chunk_id in chunk_ids:
+                    entry = found.rows.get(chunk_id)
+                    if entry is not None and entry[0].chunk.knowledge_base_id == knowledge_base_id:
+                        del found.rows[chunk_id]
 
     def flush(self, collection: str) -> None:
         """Nothing to do."""

@@ -6,7 +6,8 @@ Vectors are compared by cosine; BM25 runs on `text` with a Chinese tokenizer, lo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +17,11 @@ from pymilvus.exceptions import MilvusException
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.chunks import IndexRow
 from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.inventory import StoredRow
 from rag_cluster.domain.retrieval import Hit
 from rag_cluster.errors import IndexMismatchError
 from rag_cluster.stores.milvus_connection import MilvusConnection
-from rag_cluster.stores.milvus_filters import compile_filter, matches_nothing, string
+from rag_cluster.stores.milvus_filters import compile_filter, matches_nothing, one_of, string
 from rag_cluster.stores.milvus_schema import IndexOptions, bounded_text, collection_schema, search_parameters
 
 if TYPE_CHECKING:
@@ -27,6 +29,8 @@ if TYPE_CHECKING:
 
 MAX_LIMIT = 16_384
 """The most rows that Milvus returns for one search."""
+_ROWS_PER_PAGE = 4096  # without texts and vectors
+_FACTS = ["id", "knowledge_base_id", "document_id", "source_id", "version", "access_key", "metadata"]
 _ROWS_PER_CALL = 512  # with the longest texts still below a server's message limit of 64 MiB
 
 
@@ -161,6 +165,63 @@ class MilvusChunkIndex:
             return found
 
         return self._milvus.call(collection, read, missing_collection={})
+
+    def rows(
+        self, collection: str, knowledge_base_id: str, *, after: str = "", last: str | None = None
+    ) -> Iterator[StoredRow]:
+        """Rows of a knowledge base whose document id is in (after, last], by chunk id; nothing without the collection.
+
+        Only the knowledge base's partition is read: a row that lies in two of them comes with each.
+        """
+        expression = f"knowledge_base_id == {string(knowledge_base_id)} and document_id > {string(after)}"
+        if last is not None:
+            expression += f" and document_id <= {string(last)}"
+        return self._walk(collection, expression)
+
+    def foreign_rows(self, collection: str, knowledge_base_ids: Sequence[str]) -> Iterator[StoredRow]:
+        """Rows of none of these knowledge bases, by chunk id."""
+        known = ",".join(map(string, knowledge_base_ids))
+        return self._walk(collection, f"knowledge_base_id not in [{known}]" if known else "")
+
+    def _walk(self, collection: str, expression: str) -> Iterator[StoredRow]:
+        # An iterator per page: it goes by primary key, so that after an outage the walk goes on behind the last row.
+        cursor = ""
+        while True:
+            behind = f"id > {string(cursor)}"
+            filter_ = f"{expression} and {behind}" if expression else behind
+            page: list[dict[str, Any]] = self._milvus.call(
+                collection, partial(self._page, collection, filter_), missing_collection=[]
+            )
+            for row in page:
+                yield StoredRow(**row)
+            if len(page) < _ROWS_PER_PAGE:
+                return
+            cursor = page[-1]["id"]
+
+    def _page(self, collection: str, expression: str, client: MilvusClient) -> list[dict[str, Any]]:
+        iterator = client.query_iterator(
+            collection,
+            batch_size=_ROWS_PER_PAGE,
+            filter=expression,
+            output_fields=_FACTS,
+            consistency_level="Strong",
+            timeout=self._timeout,
+        )
+        try:
+            return [{name: row[name] for name in _FACTS} for row in iterator.next()]
+        finally:
+            iterator.close()
+
+    def delete_rows(self, collection: str, knowledge_base_id: str, chunk_ids: Sequence[str]) -> None:
+        """Delete these ids in this knowledge base's partition only."""
+        for start in range(0, len(chunk_ids), _ROWS_PER_CALL):
+            ids = one_of("id", chunk_ids[start : start + _ROWS_PER_CALL])
+            expression = f"knowledge_base_id == {string(knowledge_base_id)} and {ids}"
+            self._milvus.call(
+                collection,
+                methodcaller("delete", collection, filter=expression, timeout=self._timeout),
+                missing_collection=None,
+            )
 
     def flush(self, collection: str) -> None:
         """Seal recent rows: Milvus Lite searches unsealed ones by brute force. A server does this by itself."""

@@ -14,9 +14,11 @@ import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, Protocol
 
+from rag_cluster.domain.inventory import StoredObject
 from rag_cluster.errors import InvalidRequestError, InvalidSettingError, NotFoundError, StoreUnavailableError
 from rag_cluster.stores.s3 import S3Options, list_pages, split_bucket, translated_errors
 
@@ -59,7 +61,7 @@ class _Backend(Protocol):
 
     def delete_prefix(self, prefix: str) -> int: ...
 
-    def list(self, prefix: str) -> Iterator[str]: ...
+    def entries(self, prefix: str) -> Iterator[StoredObject]: ...
 
 
 class FsspecObjectStore:
@@ -144,9 +146,13 @@ class FsspecObjectStore:
 
     def list(self, prefix: str) -> Iterator[str]:
         """Keys below a prefix, taken as a folder; "" lists all."""
+        return (entry.key for entry in self.entries(prefix))
+
+    def entries(self, prefix: str) -> Iterator[StoredObject]:
+        """Keys with sizes and times, as `list`, folder by folder in the order of their names."""
         folder = checked_key(prefix.rstrip("/")) + "/" if prefix else ""
         with translated_errors(f"Objects below {folder or self.url}", StoreUnavailableError):
-            yield from self._backend.list(folder)
+            yield from self._backend.entries(folder)
 
 
 class _LocalFolder:
@@ -188,14 +194,20 @@ class _LocalFolder:
             self._remove_empty(Path(parent))
         return count
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def entries(self, prefix: str) -> Iterator[StoredObject]:
         folder = self._root / prefix
         for parent, folders, names in os.walk(folder):
             folders.sort()
             if Path(parent) == self._root and _UNFINISHED in folders:
                 folders.remove(_UNFINISHED)
             for name in sorted(names):
-                yield (Path(parent) / name).relative_to(self._root).as_posix()
+                path = Path(parent) / name
+                try:
+                    state = path.stat()
+                except FileNotFoundError:
+                    continue  # deleted since
+                modified = datetime.fromtimestamp(state.st_mtime, UTC)
+                yield StoredObject(path.relative_to(self._root).as_posix(), state.st_size, modified)
 
     def _write(self, key: str, fill: Callable[[BinaryIO], Any]) -> None:
         target = self._root / key
@@ -307,10 +319,10 @@ class _S3Folder:
             count += len(batch)
         return count
 
-    def list(self, prefix: str) -> Iterator[str]:
+    def entries(self, prefix: str) -> Iterator[StoredObject]:
         bucket, folder = split_bucket(self._path(prefix))
         skip = len(split_bucket(self._root)[1])
         for entry in list_pages(self._files, bucket, folder):
             key: str = entry["Key"]
             if not key.endswith("/"):
-                yield key[skip:].lstrip("/")
+                yield StoredObject(key[skip:].lstrip("/"), int(entry["Size"]), entry["LastModified"])

@@ -26,7 +26,7 @@ from rag_cluster.domain import keys
 from rag_cluster.domain.blocks import Block, BlockType, SourceLocator
 from rag_cluster.domain.chunks import Chunk, ChunkedDocument, Parent, Part, PartContent, Snapshot
 from rag_cluster.domain.ports import ObjectStore
-from rag_cluster.errors import NotFoundError, StoreUnavailableError
+from rag_cluster.errors import CorruptSnapshotError, NotFoundError, StoreUnavailableError
 
 _FORMAT = 1
 _FILE = "snapshot.parquet"
@@ -78,7 +78,9 @@ class ParquetSnapshotStore:
         parents = {parent.id: parent for parent in chunked.parents}
         schema = _SCHEMA.with_metadata({_HEADER: _json(_header(snapshot)).encode()})
         target = io.BytesIO()
-        with pq.ParquetWriter(target, schema, compression="zstd", write_statistics=False) as writer:
+        with pq.ParquetWriter(
+            target, schema, compression="zstd", write_statistics=False, write_page_checksum=True
+        ) as writer:
             for part in snapshot.parts:
                 chunks = chunked.chunks[part.start : part.end]
                 named = dict.fromkeys(chunk.parent_id for chunk in chunks if chunk.parent_id)
@@ -127,6 +129,31 @@ class ParquetSnapshotStore:
             warnings=tuple(header["warnings"]),
         )
 
+    def verify(self, knowledge_base_id: str, document_id: str, version: int) -> list[str]:
+        """Read every page against its checksum; the chunk ids in order. NotFoundError, CorruptSnapshotError."""
+        key = _key(knowledge_base_id, document_id, version)
+        content = self._objects.get(key)  # an outage shows here: what fails below is the snapshot's fault
+        try:
+            file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+            header = _read_header(file)
+            if (header["knowledge_base_id"], header["document_id"], header["version"]) != (
+                knowledge_base_id,
+                document_id,
+                version,
+            ):
+                raise ValueError(f"it is of document {header['document_id']} version {header['version']}")
+            ids = [
+                row["id"]
+                for group in range(file.num_row_groups)
+                for row in file.read_row_group(group, use_threads=False).select(["kind", "id"]).to_pylist()
+                if row["kind"] == "chunk"
+            ]
+            if len(ids) != max((part.end for part in _parts(header)), default=0):
+                raise ValueError(f"it holds {len(ids)} chunks, its parts say otherwise")
+        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StoreUnavailableError) as error:
+            raise CorruptSnapshotError(f"Snapshot {key}: {error}") from error
+        return ids
+
     def exists(self, knowledge_base_id: str, document_id: str, version: int) -> bool:
         """Whether the version has a snapshot."""
         return self._objects.exists(_key(knowledge_base_id, document_id, version))
@@ -140,7 +167,7 @@ class ParquetSnapshotStore:
         key = _key(knowledge_base_id, document_id, version)
         with self._objects.open(key) as stream:
             try:
-                yield pq.ParquetFile(stream)
+                yield pq.ParquetFile(stream, page_checksum_verification=True)
             except (pa.ArrowException, OSError) as error:
                 raise StoreUnavailableError(f"Snapshot {key} cannot be read: {error}") from error
 

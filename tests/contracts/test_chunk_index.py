@@ -13,6 +13,7 @@ import pytest
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.chunks import Chunk, IndexRow
 from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.inventory import StoredRow
 from rag_cluster.domain.ports import ChunkIndex
 from rag_cluster.errors import IndexMismatchError, InvalidFilterError
 from rag_cluster.stores.fakes import MemoryChunkIndex
@@ -270,3 +271,43 @@ async def test_searches_run_concurrently_and_can_be_cancelled(index: ChunkIndex,
     with pytest.raises(asyncio.CancelledError):
         await task
     assert (await dense(index, collection, access()))[0] == "c0"
+
+
+def test_the_rows_of_a_knowledge_base_come_by_id_for_a_range_of_documents(index: ChunkIndex, collection: str) -> None:
+    rows = [row(f"c{n}", document=f"doc-{n % 3}", version=n, access_key=n, place="quay") for n in (2, 0, 1, 4, 3)]
+    index.upsert(collection, [*rows, row("other", kb="kb-2", document="doc-1")], unit(0, 1, 2, 3, 4, 5))
+    found = list(index.rows(collection, KB))
+    assert [entry.id for entry in found] == ["c0", "c1", "c2", "c3", "c4"]
+    assert found[1] == StoredRow("c1", KB, "doc-1", "source-1", 1, 1, {"place": "quay"})
+    assert [entry.id for entry in index.rows(collection, KB, after="doc-0", last="doc-1")] == ["c1", "c4"]
+    assert [entry.id for entry in index.rows(collection, KB, after="doc-1")] == ["c2"]
+    assert list(index.rows(collection, KB, after="doc-2")) == []
+
+
+def test_rows_of_no_known_knowledge_base_are_found(index: ChunkIndex, collection: str) -> None:
+    index.upsert(collection, [row("a"), row("b", kb="kb-2"), row("c", kb='kb "3"')], unit(0, 1, 2))
+    assert [entry.id for entry in index.foreign_rows(collection, [KB])] == ["b", "c"]
+    assert [entry.id for entry in index.foreign_rows(collection, [KB, "kb-2", 'kb "3"'])] == []
+    assert [entry.id for entry in index.foreign_rows(collection, [])] == ["a", "b", "c"]
+
+
+def test_many_rows_come_page_by_page_each_once(
+    index: ChunkIndex, collection: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_cluster.stores.milvus._ROWS_PER_PAGE", 7)
+    ids = [f"c{n:03}" for n in range(28)]
+    index.upsert(collection, [row(name) for name in ids], unit(*[0] * 28))
+    assert [entry.id for entry in index.rows(collection, KB)] == ids
+
+
+def test_rows_are_deleted_by_id_inside_their_knowledge_base_only(index: ChunkIndex, collection: str) -> None:
+    index.upsert(collection, [row("a"), row("b"), row("c", kb="kb-2")], unit(0, 1, 2))
+    index.delete_rows(collection, KB, ["a", "c", "never there"])
+    assert [entry.id for entry in index.foreign_rows(collection, [])] == ["b", "c"]
+    index.delete_rows(collection, KB, [])
+
+
+def test_without_the_collection_there_are_no_rows_and_nothing_to_delete(index: ChunkIndex) -> None:
+    assert list(index.rows("chunks_never_made", KB)) == []
+    assert list(index.foreign_rows("chunks_never_made", [])) == []
+    index.delete_rows("chunks_never_made", KB, ["a"])

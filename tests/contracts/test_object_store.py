@@ -6,6 +6,7 @@ import os
 import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -138,3 +139,15 @@ def test_writers_of_one_key_leave_one_whole_object(objects: ObjectStore) -> None
     for thread in threads:
         thread.join()
     assert objects.get("shared") in contents
+
+
+def test_a_listing_tells_size_and_time_and_keeps_what_a_folder_holds_together(objects: ObjectStore) -> None:
+    before = datetime.now(UTC) - timedelta(seconds=5)
+    for key in ("b/2/x", "a/1/assets/p", "b/1/source.pdf", "a/1/source.pdf", "a/1/snapshot/s.parquet"):
+        objects.put(key, key.encode())
+    found = list(objects.entries(""))
+    assert {entry.key: entry.size for entry in found} == {entry.key: len(entry.key) for entry in found}
+    assert [entry.key.split("/")[0] for entry in found] == ["a", "a", "a", "b", "b"]
+    assert all(before < entry.modified_at < before + timedelta(minutes=5) for entry in found)
+    assert [entry.key for entry in objects.entries("b/1")] == ["b/1/source.pdf"]
+    assert list(objects.entries("nothing")) == []

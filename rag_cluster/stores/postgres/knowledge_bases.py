@@ -111,13 +111,7 @@ class KnowledgeBaseCatalog:
             if not lock_knowledge_base(connection, key, "UPDATE"):
                 raise _no_knowledge_base(knowledge_base_id)
             documents = tombstone_documents(connection, "knowledge_base_id = %(key)s", key)
-            busy = connection.execute(
-                """SELECT count(DISTINCT document_id) AS documents FROM document_versions
-                   WHERE document_id = ANY(%s::uuid[]) AND claim_until > clock_timestamp()""",
-                (documents,),
-            ).fetchone()
-            if busy and busy["documents"]:
-                raise DocumentBusyError(f"{busy['documents']} of its documents are being ingested; stop that first")
+            _refuse_busy(connection, documents)
             connection.execute("UPDATE knowledge_bases SET deleted_at = now() WHERE id = %s", (key,))
             connection.execute("DELETE FROM agents WHERE knowledge_base_id = %s", (key,))
             connection.execute("DELETE FROM chat_sessions WHERE knowledge_base_id = %s", (key,))
@@ -127,6 +121,37 @@ class KnowledgeBaseCatalog:
         """The source, made when it is new. NotFoundError without the knowledge base."""
         with self._database.transaction() as connection:
             return ensure_source(connection, as_uuid(knowledge_base_id, "knowledge base"), kind, name)
+
+    def source(self, knowledge_base_id: str, id_or_name: str) -> Source:
+        """NotFoundError. A name that two kinds of source bear means the bulk one first."""
+        with self._database.connection() as connection:
+            row = connection.execute(
+                """SELECT * FROM sources WHERE knowledge_base_id = %(base)s AND (id = %(id)s::uuid OR name = %(name)s)
+                   ORDER BY id = %(id)s::uuid DESC NULLS LAST, kind LIMIT 1""",
+                {
+                    "base": as_uuid(knowledge_base_id, "knowledge base"),
+                    "id": known_uuid(id_or_name),
+                    "name": id_or_name,
+                },
+            ).fetchone()
+        if row is None:
+            raise NotFoundError(f"no source {id_or_name[:200]!r} in knowledge base {knowledge_base_id}")
+        return rows.source(row)
+
+    def delete_source(self, source_id: str) -> list[str]:
+        """Tombstone every document of a source, in one transaction; the documents' ids.
+
+        The source itself stays, empty: tombstones and mounts refer to it. DocumentBusyError under a live claim:
+        nothing is changed then.
+        """
+        key = as_uuid(source_id, "source")
+        with self._database.transaction() as connection:
+            row = connection.execute("SELECT knowledge_base_id FROM sources WHERE id = %s", (key,)).fetchone()
+            if row is None or not lock_knowledge_base(connection, row["knowledge_base_id"], "UPDATE"):
+                raise NotFoundError(f"no source {source_id[:200]!r}")
+            documents = tombstone_documents(connection, "source_id = %(key)s", key)
+            _refuse_busy(connection, documents)
+        return documents
 
 
 def ensure_source(connection: Connection, knowledge_base_id: str, kind: SourceKind, name: str) -> Source:
@@ -153,6 +178,16 @@ def lock_knowledge_base(connection: Connection, knowledge_base_id: str, strength
     """
     statement = f"SELECT 1 FROM knowledge_bases WHERE id = %s AND deleted_at IS NULL FOR {strength}"  # noqa: S608
     return connection.execute(statement, (knowledge_base_id,)).fetchone() is not None
+
+
+def _refuse_busy(connection: Connection, document_ids: list[str]) -> None:
+    busy = connection.execute(
+        """SELECT count(DISTINCT document_id) AS documents FROM document_versions
+           WHERE document_id = ANY(%s::uuid[]) AND claim_until > clock_timestamp()""",
+        (document_ids,),
+    ).fetchone()
+    if busy and busy["documents"]:
+        raise DocumentBusyError(f"{busy['documents']} of its documents are being ingested; stop that first")
 
 
 def _acl(acl: tuple[str, ...] | None) -> list[str] | None:
