@@ -163,7 +163,8 @@ def _result(source: DocumentSource, outcome: Outcome, mark: PageMark | None) -> 
     blamed = mark is not None and (mark.number > 0 or outcome.exhausted)
     if mark is None or not blamed or not isinstance(error, CorruptDocumentError | DocumentTooLargeError):
         return Failure(error, error.message)
-    return Failure(error, error.message, (mark,), adds_up=outcome.exhausted)
+    reason = "it needs more memory than RAG_PARSE_MEMORY_BYTES allows" if outcome.exhausted else error.message
+    return Failure(error, reason, (mark,), adds_up=outcome.exhausted)
 
 
 def _known(marks: list[PageMark | None]) -> tuple[PageMark, ...]:

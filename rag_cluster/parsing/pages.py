@@ -26,6 +26,7 @@ class PageMark:
 
 
 _watcher: ContextVar[Callable[[PageMark], None] | None] = ContextVar("page watcher", default=None)
+_begun: ContextVar[PageMark | None] = ContextVar("page begun last", default=None)
 
 
 @contextmanager
@@ -36,6 +37,7 @@ def watched(watcher: Callable[[PageMark], None]) -> Iterator[None]:
         yield
     finally:
         _watcher.reset(token)
+        _begun.set(None)
 
 
 def each_page(source: DocumentSource, count: int, label: Callable[[int], str] = "Page {}".format) -> Iterator[int]:
@@ -47,12 +49,18 @@ def each_page(source: DocumentSource, count: int, label: Callable[[int], str] = 
     for number in range(1, count + 1):
         if number not in source.skip_pages:
             begun = label(number)
-            announce(PageMark(number, count, begun))
+            _announce(PageMark(number, count, begun))
             yield number
-    announce(PageMark(0, count, begun))
+    _announce(PageMark(0, count, begun))
 
 
-def announce(mark: PageMark) -> None:
-    """Say where the parser stands. Said again of the same page, it is a sign of life on a long one."""
+def still_there() -> None:
+    """A sign of life from inside a page that may take long, such as a sheet of a million rows."""
+    if mark := _begun.get():
+        _announce(mark)
+
+
+def _announce(mark: PageMark) -> None:
+    _begun.set(mark)
     if watcher := _watcher.get():
         watcher(mark)

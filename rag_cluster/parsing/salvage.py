@@ -58,8 +58,9 @@ class Salvage:
         """The document without the pages that break the parser. Raises the first failure's error when that fails."""
         lost: dict[int, str] = {}
         result = self._without(lost)
-        first = result
-        while isinstance(result, Failure) and isinstance(first, Failure):
+        first: Failure | None = None
+        while isinstance(result, Failure):
+            first = first or result
             page = self._culprit(result, frozenset(lost))
             if page is None or len(lost) == MAX_PAGES_LOST or len(lost) + 1 == page.count or self._spent():
                 raise first.error
