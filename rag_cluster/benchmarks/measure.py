@@ -49,10 +49,10 @@ def peak_bytes() -> int:
     return peak if sys.platform == "darwin" else peak * 1024
 
 
-def in_child(module: str, arguments: Sequence[str]) -> dict[str, Any]:
+def in_child(module: str, arguments: Sequence[str], timeout: float = CHILD_TIMEOUT) -> dict[str, Any]:
     """The JSON object that `python -m module arguments` prints as its last line. CalledProcessError when it fails."""
     done = subprocess.run(
-        [sys.executable, "-m", module, *arguments], check=True, stdout=subprocess.PIPE, timeout=CHILD_TIMEOUT, text=True
+        [sys.executable, "-m", module, *arguments], check=True, stdout=subprocess.PIPE, timeout=timeout, text=True
     )
     result: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return result

@@ -1,0 +1,251 @@
+"""What the ingestion benchmark puts in place of stores, and how it sees where a run's time goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+import psutil
+
+from rag_cluster.domain.chunks import IndexRow
+from rag_cluster.domain.documents import IndexRecord, SourceFile
+from rag_cluster.errors import IndexMismatchError, NotFoundError
+from rag_cluster.ingestion.write_path import WritePath
+from rag_cluster.settings import Settings
+from rag_cluster.telemetry import CHUNKS_TOTAL, STAGE_SECONDS
+from rag_cluster.wiring import ServiceFactory
+
+if TYPE_CHECKING:
+    from rag_cluster.domain.ports import Matrix
+
+SAMPLE_SECONDS = 0.2
+
+
+@dataclass(frozen=True)
+class MeasuredFactory:
+    """A `WritePathFactory` whose stages are logged below `log`; with `fake_index`, rows are checked and dropped."""
+
+    settings: Settings
+    log: str
+    fake_index: bool
+
+    def __call__(self) -> WritePath:
+        """The process's write path."""
+        write_path = replace(ServiceFactory(self.settings)().write_path(), metrics=StageLog(self.log))
+        return replace(write_path, index=DroppingIndex()) if self.fake_index else write_path
+
+
+class DroppingIndex:
+    """A `ChunkIndex` that costs nothing: it looks at the shapes, and forgets."""
+
+    def __init__(self) -> None:
+        self._dimension = 0
+
+    def ensure(self, index: IndexRecord) -> None:
+        """Remember the dimension."""
+        self._dimension = index.dimension
+
+    def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
+        """IndexMismatchError for another shape."""
+        if vectors.shape != (len(rows), self._dimension):
+            raise IndexMismatchError(f"{collection} takes ({len(rows)}, {self._dimension}), not {vectors.shape}")
+
+    def delete(
+        self, collection: str, document_id: str, *, version: int | None = None, max_version: int | None = None
+    ) -> None:
+        """Nothing is there."""
+
+    def update_access(self, collection: str, document_id: str, *, access_key: int, metadata: Mapping[str, Any]) -> None:
+        """Nothing is there."""
+
+    def chunk_ids(self, collection: str, document_id: str) -> dict[str, int]:
+        """Nothing is there."""
+        return {}
+
+    def flush(self, collection: str) -> None:
+        """Nothing to do."""
+
+    async def search_dense(self, *_: object) -> list[Any]:
+        """Nothing is found."""
+        return []
+
+    async def search_sparse(self, *_: object) -> list[Any]:
+        """Nothing is found."""
+        return []
+
+
+class SimulatedListing:
+    """`InputFiles` of so many S3 objects that nobody has, as a listing of a bucket would give them."""
+
+    def __init__(self, count: int) -> None:
+        self._count = count
+
+    def list(self, location: str) -> Iterator[SourceFile]:
+        """Keys in order, a thousand to a folder."""
+        for number in range(self._count):
+            name = f"{number:07}.md"
+            yield SourceFile(f"{location}/{number // 1000:04}/{name}", name, 4000 + number % 997, f"{number:032x}")
+
+    def covers(self, location: str, uri: str) -> bool:
+        """Whether the listing of a location would name a URI."""
+        return uri.startswith(f"{location}/")
+
+    def fetch(self, uri: str, path: str) -> tuple[str, int]:
+        """There is nothing to copy."""
+        raise NotFoundError(f"{uri} is simulated")
+
+
+class StageLog:
+    """A MetricSink that appends to one file for each process: stages with wall and CPU time of their thread, and
+    chunks as they are written, each with the time of day."""
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._descriptor = -1
+        self._own = threading.local()
+
+    def observe(self, name: str, value: float, **labels: str) -> None:
+        """Log a stage that ended."""
+        if name == STAGE_SECONDS:
+            now = time.thread_time()
+            used, self._own.cpu = now - getattr(self._own, "cpu", now), now
+            self._append(labels["stage"], value, min(used, value))
+
+    def count(self, name: str, value: float = 1.0, **labels: str) -> None:
+        """Log chunks that were written."""
+        if name == CHUNKS_TOTAL:
+            self._append("+chunks", value, 0.0)
+
+    def _append(self, what: str, value: float, cpu: float) -> None:
+        if self._descriptor < 0:
+            path = Path(self._folder) / f"{os.getpid()}.stages"
+            self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        # One small write: it survives the actor, which Ray ends without a word.
+        os.write(self._descriptor, f"{time.time():.6f} {what} {value:.9f} {cpu:.9f}\n".encode())
+
+
+@dataclass(frozen=True, slots=True)
+class StageTime:
+    """One stage over a run: how often, wall and CPU seconds of the threads that did it."""
+
+    stage: str
+    count: int
+    seconds: float
+    cpu_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class RunLog:
+    """What the stage files of one run say. The window reaches from the first stage that ended in an index actor to
+    the last chunk written: what a run does when it is warm, without the start of actors."""
+
+    stages: list[StageTime]
+    begun: float
+    ended: float
+    """Seconds of the day clock."""
+
+
+def read_log(folder: Path) -> RunLog:
+    """All stage files below a folder."""
+    entries = sorted(
+        (float(at), what, float(value), float(cpu))
+        for path in folder.glob("*.stages")
+        for at, what, value, cpu in (line.split() for line in path.read_text().splitlines())
+    )
+    totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
+    for _, what, value, cpu in entries:
+        if what != "+chunks":
+            total = totals[what]
+            total[0] += 1
+            total[1] += value
+            total[2] += cpu
+    written = [at for at, what, _, _ in entries if what == "+chunks"]
+    begun = next((at for at, what, _, _ in entries if what == "read"), 0.0)
+    stages = [StageTime(what, int(n), wall, cpu) for what, (n, wall, cpu) in totals.items()]
+    return RunLog(stages, begun, written[-1] if written else begun)
+
+
+class ProcessTimes:
+    """CPU seconds of this process, everything that it started, and the servers of a data directory, by kind.
+
+    Sampled, since actors end without their parent hearing of it: the last fifth of a second of each may be missing.
+    """
+
+    def __init__(self, servers: Sequence[psutil.Process]) -> None:
+        self._servers = servers
+        self._last: dict[tuple[int, float], tuple[str, float]] = {}
+        self._samples: list[tuple[float, dict[str, float]]] = []
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def __enter__(self) -> Self:
+        self._sample()
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._stop.set()
+        self._thread.join()
+        self._sample()
+
+    def seconds(self, begun: float, ended: float) -> dict[str, float]:
+        """CPU seconds between two times of day, by kind of process, most first."""
+        before = self._samples[0][1]
+        for at, totals in self._samples:
+            if at <= begun:
+                before = totals
+            after = totals
+            if at >= ended:
+                break
+        spent = {kind: used - before.get(kind, 0.0) for kind, used in after.items()}
+        return dict(sorted(spent.items(), key=lambda item: -item[1]))
+
+    def _run(self) -> None:
+        while not self._stop.wait(SAMPLE_SECONDS):
+            self._sample()
+
+    def _sample(self) -> None:
+        own = psutil.Process()
+        roots = [own, *self._servers]
+        found = {process.pid: process for process in roots}
+        for root in roots:
+            with contextlib.suppress(psutil.Error):
+                found.update((process.pid, process) for process in root.children(recursive=True))
+        for process in found.values():
+            with contextlib.suppress(psutil.Error):
+                used = process.cpu_times()
+                kind = "driver" if process.pid == own.pid else _kind(process)
+                self._last[process.pid, process.create_time()] = (kind, used.user + used.system)
+        totals: dict[str, float] = defaultdict(float)
+        for kind, seconds in self._last.values():
+            totals[kind] += seconds
+        self._samples.append((time.time(), totals))
+
+
+def _kind(process: psutil.Process) -> str:
+    line = " ".join(process.cmdline())
+    for mark, kind in _KINDS:
+        if mark in line:
+            return kind
+    return "ray, other"
+
+
+_KINDS = (
+    ("_Prepare", "prepare actors"),
+    ("_Index", "index actors"),
+    ("parsing.child", "parse child"),
+    ("milvus", "Milvus Lite"),
+    ("postgres", "PostgreSQL"),
+    ("raylet", "raylet"),
+    ("gcs_server", "gcs"),
+)
