@@ -112,7 +112,14 @@ def _read(
     header = _header(lines[first:start], columns)
     rows = header + body
     box = union(p.box for row in lines[first:end] for p in row)
-    return Table(rows, box, max(len(header), 1 if _labels(body) else 0)), first, end
+    table = Table(rows, box, max(len(header), 1 if _labels(body) else 0), columns=columns.bounds)
+    table.bold_head = _bold(lines[first])
+    table.bold_body = any(_bold(row) for row in lines[max(start, first + 1) : end])
+    return table, first, end
+
+
+def _bold(row: Row) -> bool:
+    return all(word.style.bold for piece in row for word in piece.words)
 
 
 def _labels(body: list[list[str]]) -> bool:

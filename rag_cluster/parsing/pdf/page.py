@@ -8,7 +8,7 @@ from typing import Any
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.pdf import alignment, charts, document, figures, rules, tables
+from rag_cluster.parsing.pdf import alignment, charts, document, figures, footnotes, rules, tables
 from rag_cluster.parsing.pdf.annotations import annotation_words
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
@@ -28,6 +28,10 @@ class PlacedTable:
     box: BBox
     page: int
     caption: str = ""
+    reach: tuple[float, float] = (0.0, 0.0)
+    """Top and bottom as shares of the height of the page as read."""
+    spans: tuple[tuple[int, BBox], ...] = ()
+    """Where it lies, when it goes on over pages."""
 
 
 @dataclass(slots=True)
@@ -74,20 +78,20 @@ class RawPage:
     shapes: Shapes
     words: list[Word]
     """Visible words."""
+    notes: dict[int, str] = field(default_factory=dict)
+    """id of a footnote's first word -> its mark."""
 
 
 def read(page: Any) -> RawPage:
     """Text and shapes of an open pypdfium2 page, hidden text left out."""
     space = page_space(page)
-    textpage = page.get_textpage()
-    try:
-        layer = read_text(textpage, space)
-    finally:
-        textpage.close()
     shapes = read_shapes(page, space)
+    textpage = page.get_textpage()  # closed with its page, so that the layer can split runs until then
+    layer = read_text(textpage, space)
     words = _visible(layer.words, shapes, space)
+    notes = footnotes.find(textpage, layer, words, shapes, space)
     words += annotation_words(page, space, words)
-    return RawPage(space, layer, shapes, words)
+    return RawPage(space, layer, shapes, words, notes)
 
 
 def picture_share(raw: RawPage) -> float:
@@ -143,7 +147,7 @@ def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits)
         main = turn == content.turn
         part = _Part(frame, raw.layer, groups[turn], raw.shapes if main else Shapes(), extract)
         part.pictures = pictures if main else []
-        part.page, part.region = number, region
+        part.page, part.region, part.notes = number, region, raw.notes
         content.items += part.items()
         region = part.region
     if not groups:
@@ -184,6 +188,7 @@ class _Part:
         self._shapes = shapes.within(frame)
         self._extract = extract
         self.pictures: Sequence[Picture] = ()
+        self.notes: dict[int, str] = {}
 
     def items(self) -> list[Item]:
         """Lines, tables and figures in reading order."""
@@ -274,18 +279,26 @@ class _Part:
             lines = alignment.find_tables(lines, self._shapes, self.frame.size[1])  # type: ignore[arg-type]
         obstacles = [i for i in part.items if isinstance(i, Obstacle)]
         bands: list[tuple[float, Item]] = []
-        for table_or_row in lines:
+        for table_or_row in footnotes.as_lines(lines, self.notes) if self.notes else lines:
             if isinstance(table_or_row, Table):
-                place = self.frame.leave(table_or_row.box)
-                bands.append((table_or_row.box[1], PlacedTable(table_or_row, place, self.page)))
-            else:
-                line = Line(table_or_row, self.frame, self.region)
-                bands.append(((line.box[1] + line.box[3]) / 2, line))
+                bands.append((table_or_row.box[1], self._placed(table_or_row)))
+                continue
+            line = (
+                footnotes.NoteLine(table_or_row, self.frame, self.region)
+                if isinstance(table_or_row, footnotes.NoteRow)
+                else Line(table_or_row, self.frame, self.region)
+            )
+            bands.append(((line.box[1] + line.box[3]) / 2, line))
         for obstacle in obstacles:
             content = obstacle.content
             if isinstance(content, Table):
-                bands.append((obstacle.y0, PlacedTable(content, self.frame.leave(content.box), self.page)))
+                bands.append((obstacle.y0, self._placed(content)))
             elif isinstance(content, Figure):
                 bands.append((obstacle.y0, content))
         bands.sort(key=lambda band: band[0])
         return [item for _, item in bands]
+
+    def _placed(self, table: Table) -> PlacedTable:
+        height = self.frame.size[1]
+        reach = (table.box[1] / height, table.box[3] / height)
+        return PlacedTable(table, self.frame.leave(table.box), self.page, reach=reach)

@@ -22,7 +22,7 @@ _SMALL_LETTER = re.compile(r"[^\W\d_A-Z]")
 _TIGHT = "/)]-~%,.;:"
 _LEADER_END = re.compile(r"(?:[.·…]\s*){4,}\s*[\divxlc]*$", re.IGNORECASE)
 _DOT = re.compile(r"^[•●○◦▪■]")
-_SENTENCE_END = re.compile(r"[.!?:;。！？；：…][\"'”’)）」』\]]*\d{0,2}$")
+_SENTENCE_END = re.compile(r"[.!?:;。！？；：…][\"'”’)）」』\]]*(?:\d{0,2}|\[\^\w+\])$")
 _SMALL_START = re.compile(r"^[a-zäöüßàâçéèêëîïôûñа-я(]")
 
 
@@ -216,6 +216,18 @@ def _nest(paragraphs: Sequence[Paragraph]) -> None:
         if not stack or x > stack[-1] + 0.7 * em:
             stack.append(x)
         paragraph.level = len(stack) - 1
+
+
+def unfinished(text: str) -> bool:
+    """Whether a text stops in the middle of a sentence."""
+    return bool(text) and _SENTENCE_END.search(text[-8:]) is None
+
+
+def goes_on(text: str, rest: str) -> bool:
+    """Whether `rest` continues a sentence that `text` leaves open."""
+    if not unfinished(text):
+        return False
+    return _SMALL_START.match(rest) is not None or bool(_CJK_END.search(text) and _CJK_START.match(rest))
 
 
 def continues(before: Paragraph, after: Paragraph) -> bool:

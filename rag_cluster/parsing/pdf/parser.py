@@ -14,17 +14,15 @@ from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.pages import each_page
-from rag_cluster.parsing.pdf import captions, document, furniture, headings, paragraphs
+from rag_cluster.parsing.pdf import assembly, document, furniture
 from rag_cluster.parsing.pdf import page as pages
+from rag_cluster.parsing.pdf.assembly import Part
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import union
-from rag_cluster.parsing.pdf.lines import Line
 from rag_cluster.parsing.pdf.page import OcrText, PageContent, PlacedTable
 from rag_cluster.parsing.pdf.paragraphs import Paragraph
 from rag_cluster.parsing.pdf.scans import Scans
 from rag_cluster.parsing.scan_tables import header_rows
-
-Part = Paragraph | PlacedTable | Figure | OcrText
 
 
 class PdfParser:
@@ -59,7 +57,7 @@ class PdfParser:
         for warning in warnings:
             builder.warn(warning)
         furniture.remove(contents)
-        _emit(builder, _parts(contents, outline))
+        _emit(builder, assembly.assemble(contents, outline))
         return builder.build(metadata | unread, unfinished=scans.postponed and bool(unread))
 
     def _pages(self, source: DocumentSource, pdf: Any, builder: BlockBuilder, scans: Scans) -> list[PageContent]:
@@ -98,52 +96,6 @@ class PdfParser:
         return content
 
 
-def _parts(contents: Sequence[PageContent], outline: dict[tuple[int, str], int]) -> list[Part]:
-    """Paragraphs, tables and figures of the whole document in reading order, headings marked."""
-    mono = sum(i.chars for c in contents for i in c.items if isinstance(i, Line) and i.mono)
-    total = sum(i.chars for c in contents for i in c.items if isinstance(i, Line))
-    code_allowed = mono < 0.6 * total
-    fixed = {i.font for c in contents for i in c.items if isinstance(i, Line) and i.mono}
-    for content in contents:
-        for item in content.items:
-            if isinstance(item, Line) and item.font in fixed and item.font_share > 0.9:
-                item.mono = True
-    out: list[Part] = []
-    for content in contents:
-        run: list[Line] = []
-        for item in content.items:
-            if isinstance(item, Line) and (not run or run[-1].region == item.region):
-                run.append(item)
-                continue
-            _append(out, paragraphs.build(run, content.number, code_allowed=code_allowed))
-            run = [item] if isinstance(item, Line) else []
-            if not isinstance(item, Line):
-                out.append(item)
-        _append(out, paragraphs.build(run, content.number, code_allowed=code_allowed))
-    tags = {
-        c.number: {mcid: level for mcid, role in c.tags.items() if (level := document.heading_level(role)) is not None}
-        for c in contents
-        if c.tags
-    }
-    headings.mark([p for p in out if isinstance(p, Paragraph)], outline, tags)
-    captions.attach(out)
-    return out
-
-
-def _append(out: list[Part], new: Sequence[Paragraph]) -> None:
-    """Add paragraphs; the first one may go on where an earlier column or page stopped."""
-    for index, paragraph in enumerate(new):
-        before = next((p for p in reversed(out[-4:]) if isinstance(p, Paragraph)), None)
-        if index == 0 and before is not None and paragraphs.continues(before, paragraph):
-            before.lines += paragraph.lines
-            before.pages += paragraph.pages
-            kind, marker, level = before.kind, before.marker, before.level
-            paragraphs.finish(before)
-            before.kind, before.marker, before.level = kind, marker, level
-        else:
-            out.append(paragraph)
-
-
 def _emit(builder: BlockBuilder, parts: Sequence[Part]) -> None:
     for part in parts:
         if isinstance(part, Paragraph):
@@ -151,7 +103,8 @@ def _emit(builder: BlockBuilder, parts: Sequence[Part]) -> None:
         elif isinstance(part, PlacedTable):
             table = part.table
             metadata = {"caption": part.caption} if part.caption else {}
-            builder.table(table.rows, table.header_rows, SourceLocator(page=part.page, bbox=part.box), **metadata)
+            locator = SourceLocator(page=part.page, bbox=part.box, spans=part.spans)
+            builder.table(table.rows, table.header_rows, locator, **metadata)
         elif isinstance(part, Figure):
             builder.image(
                 part.content,

@@ -23,6 +23,14 @@ class Table:
     rows: list[list[str]]
     box: BBox
     header_rows: int = 1
+    columns: list[tuple[float, float]] = field(default_factory=list)
+    """From where to where each column reaches: its boundaries, or its text where none are drawn."""
+    ruled: bool = False
+    """The columns are boundaries."""
+    bold_head: bool = False
+    """The first row is bold."""
+    bold_body: bool = False
+    """A row below the header is bold."""
     before: list[list[Word]] = field(default_factory=list)
     """Full-width rows above the grid proper (a title inside the frame), as words."""
     after: list[list[Word]] = field(default_factory=list)
@@ -46,7 +54,7 @@ def read_grid(grid: Grid, words: Sequence[Word]) -> Table | None:
 
 
 def _table(grid: Grid, matrix: list[list[int]], texts: dict[int, str], held: dict[int, list[Word]]) -> Table | None:
-    kept, ys = _drop_empty(matrix, texts, grid.ys)
+    kept, ys, columns = _drop_empty(matrix, texts, grid.ys)
     before: list[list[Word]] = []
     after: list[list[Word]] = []
     while len(kept) > 1 and len(kept[-1]) > 1 and len(set(kept[-1])) == 1 and _notes(texts.get(kept[-1][0], "")):
@@ -61,7 +69,19 @@ def _table(grid: Grid, matrix: list[list[int]], texts: dict[int, str], held: dic
     filled = [cell for row in body for cell in row if cell]
     if len(filled) < 2 or _is_frame(body, filled):
         return None
-    return Table(body, (grid.xs[0], ys[0], grid.xs[-1], ys[-1]), _header_rows(kept), before, after)
+    header = _header_rows(kept)
+    bold = [all(word.style.bold for cell in row for word in held.get(cell, ())) for row in kept]
+    return Table(
+        body,
+        (grid.xs[0], ys[0], grid.xs[-1], ys[-1]),
+        header,
+        columns=[(grid.xs[c], grid.xs[c + 1]) for c in columns],
+        ruled=True,
+        bold_head=bold[0],
+        bold_body=any(bold[header:]),
+        before=before,
+        after=after,
+    )
 
 
 def _is_frame(body: list[list[str]], filled: list[str]) -> bool:
@@ -98,8 +118,10 @@ def _header_rows(matrix: list[list[int]]) -> int:
     return depth
 
 
-def _drop_empty(matrix: list[list[int]], texts: dict[int, str], ys: list[float]) -> tuple[list[list[int]], list[float]]:
-    """Thin bands between double rules are no rows, nor are columns between double rules."""
+def _drop_empty(
+    matrix: list[list[int]], texts: dict[int, str], ys: list[float]
+) -> tuple[list[list[int]], list[float], list[int]]:
+    """(rows, their boundaries, columns kept): bands between double rules are no rows, and no columns."""
     rows_kept = [r for r in range(len(matrix)) if ys[r + 1] - ys[r] > 4 or any(texts.get(c) for c in matrix[r])]
     matrix = [matrix[r] for r in rows_kept]
     columns = [
@@ -110,7 +132,7 @@ def _drop_empty(matrix: list[list[int]], texts: dict[int, str], ys: list[float])
         or _real_column(matrix, c)
     ]
     kept_ys = [ys[rows_kept[0]], *[ys[r + 1] for r in rows_kept]] if rows_kept else ys[:1]
-    return [[row[c] for c in columns] for row in matrix], kept_ys
+    return [[row[c] for c in columns] for row in matrix], kept_ys, columns
 
 
 def _real_column(matrix: list[list[int]], column: int) -> bool:

@@ -1,0 +1,120 @@
+"""Pages without their furniture -> the parts of the whole document: paragraphs, tables and figures in reading order."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator, Sequence
+
+from rag_cluster.domain.blocks import BlockType
+from rag_cluster.parsing.pdf import captions, continuation, document, headings, paragraphs
+from rag_cluster.parsing.pdf.figures import Figure
+from rag_cluster.parsing.pdf.footnotes import NoteLine
+from rag_cluster.parsing.pdf.lines import Line
+from rag_cluster.parsing.pdf.page import Item, OcrText, PageContent, PlacedTable
+from rag_cluster.parsing.pdf.paragraphs import Paragraph
+
+Part = Paragraph | PlacedTable | Figure | OcrText
+_LOOK_BACK = 4
+"""Parts among which the paragraph is sought that goes on in the next column or page."""
+
+
+def assemble(contents: Sequence[PageContent], outline: dict[tuple[int, str], int]) -> list[Part]:
+    """Paragraphs over columns and pages, tables over pages, headings and captions marked."""
+    code_allowed = _mark_code(contents)
+    out: list[Part] = []
+    for content in contents:
+        for run in _runs(content.items):
+            first = run[0]
+            if isinstance(first, NoteLine):
+                _add_note(out, run, first, content.number)
+            elif isinstance(first, Line):
+                lines = [item for item in run if isinstance(item, Line)]
+                _append(out, paragraphs.build(lines, content.number, code_allowed=code_allowed))
+            else:
+                out.append(first)
+    headings.mark([p for p in out if isinstance(p, Paragraph)], outline, _heading_tags(contents))
+    out = continuation.join(out)
+    captions.attach(out)
+    return out
+
+
+def _mark_code(contents: Sequence[PageContent]) -> bool:
+    """Mark lines in a monospaced font, and say whether they are code: not where the whole document is set so."""
+    lines = [item for content in contents for item in content.items if isinstance(item, Line)]
+    fixed = {line.font for line in lines if line.mono}
+    mono = sum(line.chars for line in lines if line.mono)
+    if fixed:
+        for line in lines:
+            if line.font in fixed and line.font_share > 0.9:
+                line.mono = True
+    return mono < 0.6 * sum(line.chars for line in lines)
+
+
+def _heading_tags(contents: Sequence[PageContent]) -> dict[int, dict[int, int]]:
+    return {
+        c.number: {mcid: level for mcid, role in c.tags.items() if (level := document.heading_level(role)) is not None}
+        for c in contents
+        if c.tags
+    }
+
+
+def _runs(items: Sequence[Item]) -> Iterator[list[Item]]:
+    """Lines of one region, or of one note, together; everything else alone."""
+    run: list[Item] = []
+    for item in items:
+        if run and not _together(run[-1], item):
+            yield run
+            run = []
+        run.append(item)
+    if run:
+        yield run
+
+
+def _together(before: Item, item: Item) -> bool:
+    if not isinstance(before, Line) or not isinstance(item, Line) or before.region != item.region:
+        return False
+    if isinstance(item, NoteLine):
+        return isinstance(before, NoteLine) and not item.begins
+    return not isinstance(before, NoteLine)
+
+
+def _append(out: list[Part], new: Sequence[Paragraph]) -> None:
+    """Add paragraphs; the first one may go on where an earlier column or page stopped, before the notes there."""
+    for index, paragraph in enumerate(new):
+        before = _open_paragraph(out) if index == 0 and not continuation.is_label(paragraph.text) else None
+        if before is not None and paragraphs.continues(before, paragraph):
+            before.lines += paragraph.lines
+            before.pages += paragraph.pages
+            kind, marker, level = before.kind, before.marker, before.level
+            paragraphs.finish(before)
+            before.kind, before.marker, before.level = kind, marker, level
+        else:
+            out.append(paragraph)
+
+
+def _open_paragraph(out: Sequence[Part]) -> Paragraph | None:
+    """The last paragraph but for notes."""
+    running = (p for p in reversed(out) if not (isinstance(p, Paragraph) and "footnote" in p.metadata))
+    return next((p for p in itertools.islice(running, _LOOK_BACK) if isinstance(p, Paragraph)), None)
+
+
+def _add_note(out: list[Part], run: Sequence[Item], first: NoteLine, page: int) -> None:
+    """A note as a paragraph of its own; one without a mark may go on from the page before."""
+    lines: list[Line] = [item for item in run if isinstance(item, Line)]
+    if not first.mark:
+        before = next((p for p in reversed(out) if isinstance(p, Paragraph) and "footnote" in p.metadata), None)
+        if before is not None and before.pages[-1] == page - 1 and paragraphs.goes_on(before.text, lines[0].text):
+            before.lines += lines
+            before.pages += [page] * len(lines)
+            _finish_note(before)
+            return
+    note = Paragraph(BlockType.TEXT, lines, [page] * len(lines), metadata={"footnote": first.mark})
+    _finish_note(note)
+    if note.text:
+        out.append(note)
+
+
+def _finish_note(note: Paragraph) -> None:
+    text = paragraphs.join_texts(line.text for line in note.lines)
+    mark = note.metadata["footnote"]
+    note.text = f"[^{mark}]: {text}" if mark and text else text
