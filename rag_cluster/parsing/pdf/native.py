@@ -3,14 +3,22 @@
 pypdfium2's own bindings build typed pointer objects at every call, which is two to three times slower. These prototypes
 take and give plain addresses (int, 0 for none), never own anything, and must not outlive the page that they read. They
 keep the interpreter's lock (PYFUNCTYPE): every call is far shorter than letting it go and taking it back.
+
+What is asked of hundreds of characters of a page goes through `char_boxes` and the like: with arguments that are ready
+as C values the same call costs a third less.
 """
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from itertools import repeat
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
 import pypdfium2.raw as pdfium_c
 
 _P, _I, _F = ctypes.c_void_p, ctypes.c_int, ctypes.c_float
@@ -19,6 +27,7 @@ _H = ctypes.c_size_t
 
 
 def _bind(function: Any, result: Any, *arguments: Any) -> Callable[..., Any]:
+    """With argument types plain numbers are taken; without them only ints that fit C's and ready C values are."""
     return ctypes.PYFUNCTYPE(result, *arguments)(ctypes.cast(function, ctypes.c_void_p).value or 0)
 
 
@@ -29,13 +38,9 @@ def address(handle: Any) -> int:
 
 loose_box = _bind(pdfium_c.FPDFText_GetLooseCharBox, _I, _P, _I, _P)
 char_origin = _bind(pdfium_c.FPDFText_GetCharOrigin, _I, _P, _I, _P, _P)
-char_matrix = _bind(pdfium_c.FPDFText_GetMatrix, _I, _P, _I, _P)
-char_font_size = _bind(pdfium_c.FPDFText_GetFontSize, ctypes.c_double, _P, _I)
 char_unicode = _bind(pdfium_c.FPDFText_GetUnicode, ctypes.c_uint, _P, _I)
-char_unmapped = _bind(pdfium_c.FPDFText_HasUnicodeMapError, _I, _P, _I)
 char_count = _bind(pdfium_c.FPDFText_CountChars, _I, _P)
 char_text = _bind(pdfium_c.FPDFText_GetText, _I, _P, _I, _I, _P)
-char_object = _bind(pdfium_c.FPDFText_GetTextObject, _H, _P, _I)
 text_font = _bind(pdfium_c.FPDFTextObj_GetFont, _H, _P)
 text_render_mode = _bind(pdfium_c.FPDFTextObj_GetTextRenderMode, _I, _P)
 object_type = _bind(pdfium_c.FPDFPageObj_GetType, _I, _P)
@@ -55,6 +60,9 @@ segment_type = _bind(pdfium_c.FPDFPathSegment_GetType, _I, _P)
 font_name = _bind(pdfium_c.FPDFFont_GetBaseFontName, ctypes.c_size_t, _P, _P, ctypes.c_size_t)
 font_flags = _bind(pdfium_c.FPDFFont_GetFlags, _I, _P)
 font_weight = _bind(pdfium_c.FPDFFont_GetWeight, _I, _P)
+glyph_width = _bind(pdfium_c.FPDFFont_GetGlyphWidth, _I, _P, ctypes.c_uint, _F, _P)
+font_ascent = _bind(pdfium_c.FPDFFont_GetAscent, _I, _P, _F, _P)
+font_descent = _bind(pdfium_c.FPDFFont_GetDescent, _I, _P, _F, _P)
 tag_child_count = _bind(pdfium_c.FPDF_StructElement_CountChildren, _I, _P)
 tag_child = _bind(pdfium_c.FPDF_StructElement_GetChildAtIndex, _H, _P, _I)
 tag_child_mcid = _bind(pdfium_c.FPDF_StructElement_GetChildMarkedContentID, _I, _P, _I)
@@ -70,3 +78,67 @@ class Floats:
         self.values = (kind * count)()
         self.address = ctypes.addressof(self.values)
         self.addresses = tuple(self.address + i * ctypes.sizeof(kind) for i in range(count))
+
+
+_loose_box = _bind(pdfium_c.FPDFText_GetLooseCharBox, None)
+_matrix = _bind(pdfium_c.FPDFText_GetMatrix, None)
+_object = _bind(pdfium_c.FPDFText_GetTextObject, _H)
+_font_size = _bind(pdfium_c.FPDFText_GetFontSize, ctypes.c_double)
+_unmapped = _bind(pdfium_c.FPDFText_HasUnicodeMapError, _I)
+Rows = npt.NDArray[np.float32]
+
+
+def char_objects(textpage: int, indices: Sequence[int]) -> list[int]:
+    """Addresses of the text objects that characters belong to."""
+    return list(map(_object, repeat(_P(textpage)), indices))
+
+
+def char_font_sizes(textpage: int, indices: Sequence[int]) -> list[float]:
+    """Font sizes of characters in text space."""
+    return list(map(_font_size, repeat(_P(textpage)), indices))
+
+
+def chars_unmapped(textpage: int, indices: Sequence[int]) -> list[int]:
+    """1 for characters whose font says no Unicode for them."""
+    return list(map(_unmapped, repeat(_P(textpage)), indices))
+
+
+def char_boxes(textpage: int, indices: Sequence[int]) -> Rows:
+    """(left, top, right, bottom) of characters in user space, shape (n, 4): advance by ascent and descent."""
+    return _buffers.boxes.fill(_loose_box, textpage, indices)
+
+
+def char_matrices(textpage: int, indices: Sequence[int]) -> Rows:
+    """Text matrices (a, b, c, d, e, f) of characters, shape (n, 6)."""
+    return _buffers.matrices.fill(_matrix, textpage, indices)
+
+
+class _RowBuffer:
+    """Out-parameters of one kind of call, a row each, whose addresses are made only once."""
+
+    SIZE = 1024
+
+    def __init__(self, width: int) -> None:
+        self._values = np.zeros((self.SIZE, width), np.float32)
+        step = self._values.strides[0]
+        start = self._values.ctypes.data
+        self._places = [_P(start + step * i) for i in range(self.SIZE)]
+
+    def fill(self, function: Callable[..., Any], textpage: int, indices: Sequence[int]) -> Rows:
+        """What the function writes for every character, as a copy."""
+        out = np.empty((len(indices), self._values.shape[1]), np.float32)
+        for at in range(0, len(indices), self.SIZE):
+            part = indices[at : at + self.SIZE]
+            # deque(maxlen=0) makes the calls without a Python frame each.
+            deque(map(function, repeat(_P(textpage)), part, self._places), maxlen=0)
+            out[at : at + len(part)] = self._values[: len(part)]
+        return out
+
+
+class _Buffers(threading.local):
+    def __init__(self) -> None:
+        self.boxes = _RowBuffer(4)
+        self.matrices = _RowBuffer(6)
+
+
+_buffers = _Buffers()

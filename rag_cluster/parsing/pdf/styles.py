@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import itertools
 import math
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -39,6 +37,8 @@ class Style:
     """Marked content id, -1 without."""
     odd_box: bool = False
     """The font's ascent and descent are unusable, so that boxes come from the baseline."""
+    even: bool = False
+    """The boxes of all characters on one baseline have one height: that of the font."""
 
 
 class StyleReader:
@@ -47,36 +47,48 @@ class StyleReader:
     def __init__(self, textpage: int, space: PageSpace) -> None:
         self._page = textpage
         self._space = space
-        self._fonts = FontCache()
+        self.cache = FontCache()
+        self.fonts: list[int] = []
+        """Of the text objects that were read: the address of the font."""
+        self.ems: Array = np.zeros(0)
+        """And the em along the baseline, in user space; negative where the text is mirrored."""
         self._rect = native.Floats(4)
 
-    def read(self, handles: Sequence[int], indices: Sequence[int], boxes: Array) -> list[Style]:
-        """One per text object; indices: a character of each; boxes: of the word that begins there, shape (n, 4)."""
-        page, count = itertools.repeat(self._page), len(handles)
-        matrices = np.zeros((count, 6), np.float32)
-        at = matrices.ctypes.data
-        deque(map(native.char_matrix, page, indices, range(at, at + 24 * count, 24)), maxlen=0)
+    def read(self, handles: Sequence[int], indices: Sequence[int]) -> list[Style]:
+        """One per text object, by a character of each."""
+        count = len(handles)
         rgba = np.zeros((count, 4), np.uint32)
         at = rgba.ctypes.data
         channels = (range(at + 4 * k, at + 4 * k + 16 * count, 16) for k in range(4))
-        colored = map(native.object_fill, handles, *channels)
+        colored = list(map(native.object_fill, handles, *channels))
+        sizes = native.char_font_sizes(self._page, indices)
+        matrices = native.char_matrices(self._page, indices)
+        self.fonts = list(map(native.text_font, handles))
+        self.ems = matrices[:, 0] * np.array(sizes)
         looks = zip(
-            map(native.char_font_size, page, indices),
-            map(native.text_font, handles),
-            list(colored),
+            sizes,
+            self.fonts,
+            colored,
             map(tuple, rgba.tolist()),
             map(native.text_render_mode, handles),
             map(native.object_mcid, handles),
-            map(native.char_unmapped, page, indices),
+            native.chars_unmapped(self._page, indices),
             map(tuple, matrices[:, :4].tolist()),
             strict=True,
         )
         known: dict[tuple[object, ...], Style] = {}
         out = []
-        for look, index, box in zip(looks, indices, boxes.tolist(), strict=True):
+        for look in looks:
             style = known.get(look)
             if style is None:
                 style = known[look] = self._style(*look)
+            out.append(style)
+        return out
+
+    def measured(self, styles: Sequence[Style], indices: Sequence[int], boxes: Array) -> list[Style]:
+        """The styles, other ones where the font's box is unusable; boxes: of the words that begin there, (n, 4)."""
+        out = []
+        for style, index, box in zip(styles, indices, boxes.tolist(), strict=True):
             across = box[2] - box[0] if style.turn % 2 else box[3] - box[1]
             if not 0.55 * style.size < across < 1.9 * style.size and (style.turn != SLANTED or style.size <= 0):
                 style = self._measured(style, index)
@@ -96,11 +108,13 @@ class StyleReader:
     ) -> Style:
         a, b, c, d = matrix
         size *= (math.hypot(c, d) or 1.0) * self._space.unit
-        name, bold, italic, mono = self._fonts.facts(font)
+        name, bold, italic, mono = self.cache.facts(font)
         color = rgba[0] << 16 | rgba[1] << 8 | rgba[2]
         invisible = mode == _INVISIBLE or (mode == 0 and bool(colored) and rgba[3] == 0)
         name = "?" if unmapped else name
-        return Style(size, name, bold or mode == _STROKED, italic, mono, color, invisible, self._turn(a, b), mcid)
+        turn = self._turn(a, b)
+        even = turn == 0 and self._space.rotation == 0 and size > 0 and self.cache.has_height(font)
+        return Style(size, name, bold or mode == _STROKED, italic, mono, color, invisible, turn, mcid, even=even)
 
     def _turn(self, a: float, b: float) -> int:
         degrees = math.degrees(math.atan2(b, a)) if a or b else 0.0

@@ -1,15 +1,14 @@
 """Words with boxes and styles from a page's text layer.
 
-The text comes in one call per page; then two boxes and one object per word, and one style per text object: no call per
-character. Boxes are in the space of the page as displayed: points, top-left origin.
+The text comes in one call per page. Text objects and boxes are asked for at the ends of lines and objects, and word by
+word only where the ends do not tell: no call per character. Boxes are in the space of the page as displayed: points,
+top-left origin.
 """
 
 from __future__ import annotations
 
 import ctypes
-import itertools
 import re
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -17,26 +16,20 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_cluster.parsing.pdf import native
+from rag_cluster.parsing.pdf.advances import stated_widths
+from rag_cluster.parsing.pdf.characters import Codes, Indices, page_text, reads_leftward, word_spans
 from rag_cluster.parsing.pdf.geometry import Array, PageSpace
 from rag_cluster.parsing.pdf.styles import Style, StyleReader
 
-_BULLET = re.compile("(?:(?<=\\n)|^)[\x01-\x08\x0e-\x1f](?=\\s)")
-"""A glyph without Unicode at the start of a line: a bullet, by its place."""
 _LETTERS = re.compile(r"[A-Za-z ]+$")
 _VERTICAL_CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u30ff]")
 _LAM_ALEF = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 
 _CJK_BLANK = re.compile("(?<=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]) (?=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef])")
 
-_BLANK, _NOTHING, _SOFT, _INK = range(4)
-"""Kinds of characters: white space, invisible, a hyphen that pdfium took for a line-end hyphenation, visible."""
-_KINDS = np.full(0x10000, _INK, np.uint8)
-_KINDS[:0x20] = _KINDS[[0x7F, 0x200B, 0xFEFF, 0xFFFF]] = _NOTHING
-_KINDS[[0x02, 0xAD, 0xFFFE]] = _SOFT
-_KINDS[[code for code in range(0x3001) if chr(code).isspace()]] = _BLANK
-
-Codes = npt.NDArray[np.uint32]
-Indices = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+_LEVEL = 0.15
+"""Em by which the boxes of two characters on one baseline differ at most."""
 
 
 class Word:
@@ -68,19 +61,22 @@ class Word:
 
 @dataclass(slots=True)
 class _Source:
-    """What runs are made of: per word its span in the text, hyphenation mark, style and displayed box."""
+    """What runs are made of: the words' spans in the text and hyphenation marks; their boxes on demand."""
 
     text: str
-    starts: list[int]
-    ends: list[int]
-    soft: list[bool]
-    styles: list[Style]
-    boxes: Array
+    starts: Indices
+    ends: Indices
+    soft: Indices
+    reader: _Reader
+
+    def boxes(self, words: Indices) -> Array:
+        """Displayed boxes of words from their first to their last character, shape (n, 4)."""
+        return self.reader.boxes(self.starts[words], self.ends[words] - 1 - self.soft[words])
 
 
 @dataclass(slots=True)
 class TextLayer:
-    """A page's runs in the order of the content stream, without duplicates."""
+    """A page's runs in the order of the content stream, without duplicates. Good while the text page is open."""
 
     words: list[Word]
     characters: int = 0
@@ -91,23 +87,22 @@ class TextLayer:
     def split(self, word: Word) -> list[Word]:
         """The single words of a run, in displayed coordinates."""
         first, end = word.members
-        if self.source is None or end - first < 2:
+        source = self.source
+        if source is None or end - first < 2:
             return [word]
         out = []
-        for i in range(first, end):
-            start, stop = self.source.starts[i], self.source.ends[i]
-            x0, y0, x1, y1 = self.source.boxes[i].tolist()
+        for i, box in enumerate(source.boxes(np.arange(first, end)).tolist(), first):
+            start, stop, mark = int(source.starts[i]), source.ends[i], bool(source.soft[i])
             if word.style.odd_box:
-                y0, y1 = word.y0, word.y1
-            mark = self.source.soft[i]
-            text = self.source.text[start : stop - mark] + "-" * mark
-            out.append(Word(text, (x0, y0, x1, y1), word.style, i > first or word.space, mark, start, (i, i + 1)))
+                box[1], box[3] = word.y0, word.y1
+            text = source.text[start : stop - mark] + "-" * mark
+            out.append(Word(text, box, word.style, i > first or word.space, mark, start, (i, i + 1)))
         return out
 
 
 def read_text(textpage: object, space: PageSpace) -> TextLayer:
     """The words of an open text page."""
-    return _Reader(native.address(textpage), space).read()
+    return _Reader(textpage, space).read()
 
 
 def _mark_monospaced(words: Sequence[Word]) -> None:
@@ -152,43 +147,105 @@ def _without_twins(words: list[Word]) -> list[Word]:
 
 
 class _Reader:
-    def __init__(self, textpage: int, space: PageSpace) -> None:
-        self._page = textpage
+    def __init__(self, textpage: object, space: PageSpace) -> None:
+        self._open = textpage  # held, since pypdfium2 closes what nobody holds
+        self._page = native.address(textpage)
         self._space = space
         self._reach = (2 * space.width + 2, 2 * space.height + 2)
-        self._rect = native.Floats(4)
-        self._last = native.Floats(4)
         self._point = native.Floats(2, ctypes.c_double)
 
     def read(self) -> TextLayer:
-        text, codes = self._text()
-        starts, ends, marks = _words(codes)
+        text, codes = page_text(self._page)
+        starts, ends, marks = word_spans(codes)
         if not len(starts):
             return TextLayer([], len(text))
-        firsts = starts.tolist()
-        handles = np.array(list(map(native.char_object, itertools.repeat(self._page), firsts)), np.uintp)
-        boxes = self._boxes(starts, ends - 1 - marks)
-        groups = np.flatnonzero(np.concatenate([[True], handles[1:] != handles[:-1]]))
+        source = _Source(text, starts, ends, marks, self)
+        follows = np.concatenate([[False], starts[1:] - ends[:-1] == 1])
+        objects = self._objects(starts, follows, codes)
+        changes = np.concatenate([[True], objects[1:] != objects[:-1]])
+        groups = np.flatnonzero(changes)
+        indices = starts[groups].tolist()
         reader = StyleReader(self._page, self._space)
-        styles = reader.read(handles[groups].tolist(), starts[groups].tolist(), boxes[groups])
-        lengths = np.diff(groups, append=len(starts))
-        breaks = _breaks(styles, lengths, starts, ends, boxes)
-        every = list(itertools.chain.from_iterable(map(itertools.repeat, styles, lengths.tolist())))
-        source = _Source(text, firsts, ends.tolist(), marks.astype(bool).tolist(), every, boxes)
-        words = _without_twins(self._runs(source, breaks))
+        styles = reader.read(objects[groups].tolist(), indices)
+        owners = np.cumsum(changes) - 1
+        pieces, boxes = self._pieces(source, codes, ~follows | changes, owners, styles, reader)
+        owners = owners[pieces]
+        styles = reader.measured(styles, indices, boxes[np.searchsorted(pieces, groups)])
+        breaks = _breaks(styles, owners, follows[pieces], boxes)
+        words = _without_twins(self._runs(source, breaks, [styles[i] for i in owners[breaks].tolist()], pieces, boxes))
         _mark_monospaced(words)
         return TextLayer(words, len(text), _is_vertical(words), source)
 
-    def _runs(self, source: _Source, breaks: Indices) -> list[Word]:
-        """Words between breaks as one each; those outside of the page are left out."""
-        boxes = source.boxes
+    def _objects(self, starts: Indices, follows: Flags, codes: Codes) -> npt.NDArray[np.uintp]:
+        """The text object of every word. When the first and the last word of a line share one, so do all between,
+        unless scripts that run from right to left reorder the line."""
+        heads = np.flatnonzero(~follows)
+        counts = np.diff(heads, append=len(starts))
+        first = np.array(native.char_objects(self._page, starts[heads].tolist()), np.uintp)
+        objects = np.repeat(first, counts)
+        long = np.flatnonzero(counts > 1)
+        lasts = heads[long] + counts[long] - 1
+        objects[lasts] = native.char_objects(self._page, starts[lasts].tolist())
+        mixed = np.zeros(len(heads), np.bool_)
+        mixed[long] = reads_leftward(codes) or objects[lasts] != first[long]
+        inner = np.repeat(mixed, counts)
+        inner[heads] = inner[lasts] = False
+        if inner.any():
+            objects[inner] = native.char_objects(self._page, starts[inner].tolist())
+        return objects
+
+    def _pieces(
+        self, source: _Source, codes: Codes, heads: Flags, owners: Indices, styles: Sequence[Style], reader: StyleReader
+    ) -> tuple[Indices, Array]:
+        """(first words, displayed boxes) of pieces: words of one text object on one line where its two ends tell the
+        box, else single words. heads: words that begin a line or object; owners: the objects of all words."""
+        pieces = np.flatnonzero(heads)
+        lasts = np.append(pieces[1:], len(heads)) - 1
+        starts, ends = source.starts[pieces], source.ends[lasts] - source.soft[lasts]
+        first, last = self._ends(starts, ends - 1)
+        boxes = self._displayed(first, last)
+        several = np.flatnonzero(lasts > pieces)
+        if not len(several):
+            return pieces, boxes
+        holders = owners[pieces[several]]
+        sizes = np.array([style.size if style.even else np.nan for style in styles])[holders]
+        low, high = first[several], last[several]
+        # User space against displayed sizes: a coarse test.
+        clear = (np.abs(high[:, 1::2] - low[:, 1::2]) * self._space.unit < _LEVEL * sizes[:, None]).all(1)
+        if clear.any():
+            fonts = [reader.fonts[i] for i in holders.tolist()]
+            stated, blanks = stated_widths(codes, starts[several], ends[several], fonts, reader.cache)
+            ems = reader.ems[holders]
+            clear &= np.abs(high[:, 2] - low[:, 0] - stated * ems) < 0.1 * ems
+            clear &= (-0.1 * sizes < blanks * ems * self._space.unit) & (blanks * ems * self._space.unit < 0.4 * sizes)
+        doubtful = np.zeros(len(pieces), np.bool_)
+        doubtful[several[~clear]] = True
+        if not doubtful.any():
+            return pieces, boxes
+        single = np.repeat(doubtful, lasts - pieces + 1)
+        every = np.empty((len(heads), 4))
+        every[pieces] = boxes
+        every[single] = source.boxes(np.flatnonzero(single))
+        pieces = np.flatnonzero(heads | single)
+        return pieces, every[pieces]
+
+    def _runs(
+        self, source: _Source, breaks: Indices, styles: Sequence[Style], pieces: Indices, boxes: Array
+    ) -> list[Word]:
+        """Pieces between breaks as one run each; those outside of the page are left out."""
         corners = np.hstack([np.minimum.reduceat(boxes[:, :2], breaks), np.maximum.reduceat(boxes[:, 2:], breaks)])
-        firsts = breaks.tolist()
-        text, starts, ends, soft, styles = source.text, source.starts, source.ends, source.soft, source.styles
+        firsts = pieces[breaks]
+        lasts = np.append(firsts[1:], len(source.starts)) - 1
+        starts, stops = source.starts[firsts].tolist(), source.ends[lasts].tolist()
+        spaces = np.append(True, source.starts[1:] > source.ends[:-1])[firsts].tolist()
+        members = zip(firsts.tolist(), (lasts + 1).tolist(), strict=True)
+        marks = source.soft[lasts].astype(bool).tolist()
+        text = source.text
         right, bottom = self._reach
         out = []
-        for first, end, box in zip(firsts, [*firsts[1:], len(starts)], corners.tolist(), strict=True):
-            start, stop, mark, style = starts[first], ends[end - 1], soft[end - 1], styles[first]
+        for start, stop, mark, style, box, space, (first, end) in zip(
+            starts, stops, marks, styles, corners.tolist(), spaces, members, strict=True
+        ):
             content = text[start : stop - 1] + "-" if mark else text[start:stop]
             if not content.isascii():
                 if end - first > 1:
@@ -198,57 +255,32 @@ class _Reader:
             if style.odd_box:
                 box = self._baseline_box(start, box, style)
             if -2 <= box[0] + box[2] <= right and -2 <= box[1] + box[3] <= bottom:
-                space = first == 0 or start > ends[first - 1]
                 out.append(Word(content, box, style, space, mark, start, (first, end)))
         return out
 
-    def _boxes(self, starts: Indices, lasts: Indices) -> Array:
-        """Displayed boxes from the first to the last character of every word, shape (n, 4)."""
-        page, count = itertools.repeat(self._page), len(starts)
-        first = np.empty((count, 4), np.float32)
-        at = first.ctypes.data
-        # deque(maxlen=0) makes the calls without a Python frame each.
-        deque(map(native.loose_box, page, starts.tolist(), range(at, at + 16 * count, 16)), maxlen=0)
+    def boxes(self, starts: Indices, lasts: Indices) -> Array:
+        """Displayed boxes from a first to a last character, shape (n, 4)."""
+        return self._displayed(*self._ends(starts, lasts))
+
+    def _ends(self, starts: Indices, lasts: Indices) -> tuple[native.Rows, native.Rows]:
+        """(left, top, right, bottom) in user space of first and of last characters."""
+        first = native.char_boxes(self._page, starts.tolist())
         longer = np.flatnonzero(lasts != starts)
-        second = np.empty((len(longer), 4), np.float32)
-        at = second.ctypes.data
-        deque(map(native.loose_box, page, lasts[longer].tolist(), range(at, at + 16 * len(longer), 16)), maxlen=0)
-        edges = first.astype(float)
-        edges[longer, 0] = np.minimum(edges[longer, 0], second[:, 0])
-        edges[longer, 1] = np.maximum(edges[longer, 1], second[:, 1])
-        edges[longer, 2] = np.maximum(edges[longer, 2], second[:, 2])
-        edges[longer, 3] = np.minimum(edges[longer, 3], second[:, 3])
-        left, top, right, bottom = edges.T
-        return self._space.boxes(left, bottom, right, top)
+        last = first.copy()
+        last[longer] = native.char_boxes(self._page, lasts[longer].tolist())
+        return first, last
 
-    def _text(self) -> tuple[str, Codes]:
-        """The page's text with one character per pdfium character index, and its code points."""
-        count = max(native.char_count(self._page), 0)
-        units = np.zeros(count + 1, np.uint16)
-        got = native.char_text(self._page, 0, count, units.ctypes.data) if count else 0
-        if got == count + 1:
-            units = units[:count]
-            text = units.tobytes().decode("utf-16-le", "replace")
-            if len(text) == count:
-                return self._with_bullets(text, units.astype(np.uint32))
-        # Characters without Unicode or beyond the first plane: positions differ, so ask for each.
-        codes = np.array(list(map(native.char_unicode, itertools.repeat(self._page, count), range(count))), np.uint32)
-        codes[(codes >= 0x110000) | ((codes >= 0xD800) & (codes < 0xE000))] = 0
-        return self._with_bullets(codes.tobytes().decode("utf-32-le"), codes)
-
-    def _with_bullets(self, text: str, codes: Codes) -> tuple[str, Codes]:
-        if not (_KINDS[codes[codes < 0x20]] != _BLANK).any():
-            return text, codes
-        text = _BULLET.sub("•", text)
-        return text, np.frombuffer(text.encode("utf-32-le"), np.uint32)
+    def _displayed(self, first: native.Rows, last: native.Rows) -> Array:
+        low, high = np.minimum(first, last).astype(float), np.maximum(first, last).astype(float)
+        return self._space.boxes(low[:, 0], low[:, 3], high[:, 2], high[:, 1])
 
     def _lam_alef(self, text: str, start: int) -> str:
         """pdfium spells the lam-alef ligature backwards; both letters then share one box."""
         letters = list(text)
         for match in _LAM_ALEF.finditer(text):
-            native.loose_box(self._page, start + match.start(), self._rect.address)
-            native.loose_box(self._page, start + match.start() + 1, self._last.address)
-            if abs(self._rect.values[0] - self._last.values[0]) < 0.5:
+            at = start + match.start()
+            lefts = native.char_boxes(self._page, [at, at + 1])[:, 0]
+            if abs(lefts[0] - lefts[1]) < 0.5:
                 letters[match.start()], letters[match.start() + 1] = match[0][1], match[0][0]
         return "".join(letters)
 
@@ -266,26 +298,12 @@ class _Reader:
         return (x - 0.2 * em, box[1], x + 0.8 * em, box[3])
 
 
-def _words(codes: Codes) -> tuple[Indices, Indices, Indices]:
-    """(starts, ends, 1 where the last character is a hyphenation mark) of the words of a text.
-
-    A mark ends a word that goes on; what follows it is a word of its own.
-    """
-    kinds = np.full(len(codes) + 2, _BLANK, np.uint8)
-    kinds[1:-1] = _KINDS[np.minimum(codes, 0xE000 if codes.max(initial=0) > 0xFFFF else 0xFFFF)]
-    ink = kinds == _INK
-    starts = np.flatnonzero(ink[1:] & ~ink[:-1])
-    ends = np.flatnonzero(~ink[1:] & ink[:-1])
-    marks = ((kinds[ends + 1] == _SOFT) & (kinds[np.minimum(ends + 2, len(codes) + 1)] != _BLANK)).astype(np.int64)
-    return starts, ends + marks, marks
-
-
-def _breaks(styles: Sequence[Style], lengths: Indices, starts: Indices, ends: Indices, boxes: Array) -> Indices:
-    """Indices of the words that begin a run: another text object, line or a wide gap before them."""
-    size = np.repeat([style.size for style in styles], lengths)[1:]
-    joined = np.repeat([style.turn == 0 for style in styles], lengths)
-    joined[np.cumsum(lengths)[:-1]] = False
-    joined[1:] &= starts[1:] - ends[:-1] == 1
+def _breaks(styles: Sequence[Style], owners: Indices, follows: Flags, boxes: Array) -> Indices:
+    """Indices of the pieces that begin a run: another text object, line or a wide gap before them."""
+    size = np.array([style.size for style in styles])[owners][1:]
+    upright = np.array([style.turn == 0 for style in styles])[owners]
+    joined = follows & upright
+    joined[1:] &= owners[1:] == owners[:-1]
     joined[1:] &= np.abs(boxes[1:, 0] - boxes[:-1, 2] - 0.15 * size) < 0.35 * size
     joined[1:] &= np.abs(boxes[1:, 1] - boxes[:-1, 1]) < 0.3 * size
     joined[0] = False
