@@ -61,8 +61,8 @@ def word(tmp_path: Path) -> bytes:
         "word/chunk.html": b"<html><body><p>html text</p></body></html>",
         "word/inner.docx": stream.getvalue(),
     }
-    kinds = {"charts/chart1.xml": ("c1", "chart"), "footnotes.xml": ("n1", "footnotes"), "chunk.html": ("h1", "aFChunk"),
-             "inner.docx": ("h2", "aFChunk")}  # fmt: skip
+    kinds = {"charts/chart1.xml": ("c1", "chart"), "footnotes.xml": ("n1", "footnotes"),
+             "chunk.html": ("h1", "aFChunk"), "inner.docx": ("h2", "aFChunk")}  # fmt: skip
     links = "".join(REL.format(identifier, kind, target) for target, (identifier, kind) in kinds.items())
     return with_parts(tmp_path, body, parts, links).read_bytes()
 
@@ -102,8 +102,9 @@ def deck(_: Path) -> bytes:
 
 MAKERS: dict[str, Callable[[Path], bytes]] = {"docx": word, "xlsx": workbook, "pptx": deck}
 OPTIONAL = {
-    "docx": ["word/styles.xml", "word/numbering.xml", "word/footnotes.xml", "word/charts/chart1.xml", "word/chunk.html",
-             "word/inner.docx", "docProps/core.xml", "_rels/.rels", "word/_rels/document.xml.rels", "word/settings.xml"],
+    "docx": ["word/styles.xml", "word/numbering.xml", "word/footnotes.xml", "word/charts/chart1.xml",
+             "word/chunk.html", "word/inner.docx", "docProps/core.xml", "_rels/.rels", "word/_rels/document.xml.rels",
+             "word/settings.xml"],
     "xlsx": ["xl/styles.xml", "xl/drawings/drawing1.xml", "xl/charts/chart1.xml", "docProps/core.xml", "_rels/.rels",
              "xl/worksheets/_rels/sheet1.xml.rels", "xl/media/image1.png", "xl/theme/theme1.xml",
              "xl/worksheets/sheet2.xml"],

@@ -15,9 +15,9 @@ from PIL import Image
 
 from rag_cluster.domain.blocks import BlockType, DocumentSource, ParsedDocument
 from rag_cluster.errors import CorruptDocumentError, EmptyDocumentError, EncryptedDocumentError
+from rag_cluster.parsing.counters import format_number
 from rag_cluster.parsing.docx import DocxParser
 from rag_cluster.parsing.docx.alt_chunk import rtf_text
-from rag_cluster.parsing.docx.numbering import format_number
 
 W = nsdecls("w")
 MC = 'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006"'

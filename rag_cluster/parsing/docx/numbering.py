@@ -6,16 +6,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
+from rag_cluster.parsing.counters import format_number
 from rag_cluster.parsing.ooxml import find, on_off, qn
 
-_DIGITS = "〇一二三四五六七八九"
-_UNITS = ("", "十", "百", "千")
-_LEGAL_DIGITS, _LEGAL_UNITS = "零壹贰叁肆伍陆柒捌玖", ("", "拾", "佰", "仟")
-_STEMS, _BRANCHES = "甲乙丙丁戊己庚辛壬癸", "子丑寅卯辰巳午未申酉戌亥"
-_AIUEO = "アイウエオカキクケコサシスセソタチツテトナニヌネノハヒフヘホマミムメモヤユヨラリルレロワヲン"
-_GANADA = "가나다라마바사아자차카타파하"
-_ROMAN = ((1000, "M"), (900, "CM"), (500, "D"), (400, "CD"), (100, "C"), (90, "XC"), (50, "L"), (40, "XL"), (10, "X"),
-          (9, "IX"), (5, "V"), (4, "IV"), (1, "I"))  # fmt: skip
 _BULLETS = {"\uf0b7": "•", "\uf0a7": "▪", "\uf0d8": "➢", "\uf0fc": "✓", "\uf076": "❖", "\uf06c": "●", "\uf06e": "■",
             "\uf0a8": "◆", "\uf075": "◆", "\uf02d": "-", "\uf0e0": "→", "\uf0be": "—", "·": "•"}  # fmt: skip
 
@@ -115,85 +108,6 @@ class Numbering:
         if level.format == "none" and "%" not in level.text:
             return level.text.strip()
         return re.sub(r"%([1-9])", place, level.text).strip()
-
-
-def format_number(value: int, style: str) -> str:
-    """A counter in one of Word's number formats; decimal where the format has no rule here."""
-    rule = _FORMATS.get(style)
-    return rule(value) if rule and value >= 0 else str(value)
-
-
-def _letters(value: int) -> str:
-    # Word repeats letters: a..z, aa, bb ...
-    return chr(ord("a") + (value - 1) % 26) * min((value - 1) // 26 + 1, 30) if value else ""
-
-
-def _roman(value: int) -> str:
-    out = ""
-    for number, sign in _ROMAN:
-        out += sign * min(value // number, 30)
-        value %= number
-    return out
-
-
-def _chinese(value: int, digits: str = _DIGITS, units: tuple[str, ...] = _UNITS) -> str:
-    if value >= 10_000:
-        return str(value)
-    if value < 10:
-        return digits[value].replace("〇", "零") if not value else digits[value]
-    out, zero = "", False
-    for power in (3, 2, 1, 0):
-        digit = value // 10**power % 10
-        if digit:
-            out += (digits[0].replace("〇", "零") if zero and out else "") + digits[digit] + units[power]
-            zero = False
-        else:
-            zero = True
-    return out[1:] if 10 <= value < 20 and digits is _DIGITS else out
-
-
-def _cycle(signs: str) -> Any:
-    return lambda value: signs[(value - 1) % len(signs)] if value else ""
-
-
-def _circled(value: int) -> str:
-    return chr(0x2460 + value - 1) if 1 <= value <= 20 else str(value)
-
-
-def _ordinal(value: int) -> str:
-    suffix = "th" if 10 <= value % 100 <= 20 else {1: "st", 2: "nd", 3: "rd"}.get(value % 10, "th")
-    return f"{value}{suffix}"
-
-
-_FORMATS: dict[str, Any] = {
-    "none": lambda value: "",
-    "decimalZero": lambda value: f"{value:02d}",
-    "upperRoman": _roman,
-    "lowerRoman": lambda value: _roman(value).lower(),
-    "upperLetter": lambda value: _letters(value).upper(),
-    "lowerLetter": _letters,
-    "ordinal": _ordinal,
-    "chineseCounting": _chinese,
-    "chineseCountingThousand": _chinese,
-    "taiwaneseCounting": _chinese,
-    "taiwaneseCountingThousand": _chinese,
-    "japaneseCounting": _chinese,
-    "koreanCounting": _chinese,
-    "chineseLegalSimplified": lambda value: _chinese(value, _LEGAL_DIGITS, _LEGAL_UNITS),
-    "ideographDigital": lambda value: "".join(_DIGITS[int(digit)] for digit in str(value)),
-    "taiwaneseDigital": lambda value: "".join(_DIGITS[int(digit)] for digit in str(value)),
-    "japaneseDigitalTenThousand": lambda value: "".join(_DIGITS[int(digit)] for digit in str(value)),
-    "ideographTraditional": _cycle(_STEMS),
-    "ideographZodiac": _cycle(_BRANCHES),
-    "decimalEnclosedCircle": _circled,
-    "decimalEnclosedCircleChinese": _circled,
-    "decimalEnclosedFullstop": lambda value: f"{value}.",
-    "decimalEnclosedParen": lambda value: f"({value})",
-    "decimalFullWidth": lambda value: str(value).translate({48 + d: 0xFF10 + d for d in range(10)}),
-    "aiueo": _cycle(_AIUEO),
-    "aiueoFullWidth": _cycle(_AIUEO),
-    "ganada": _cycle(_GANADA),
-}
 
 
 def _bullet(text: str) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
 from rag_cluster.parsing.base import BlockBuilder
-from rag_cluster.parsing.docx.numbering import format_number
+from rag_cluster.parsing.counters import format_number
 from rag_cluster.parsing.drawing import paragraph_text
 from rag_cluster.parsing.ooxml import find, local_name, qn
 
