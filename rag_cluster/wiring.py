@@ -14,7 +14,7 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from rag_cluster.domain.documents import DeleteReceipt, KnowledgeBase
+from rag_cluster.domain.documents import DeleteReceipt, IngestionJob, KnowledgeBase
 from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer, VisionDescriber
 from rag_cluster.errors import ConflictError, NotFoundError
 from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base
@@ -56,6 +56,7 @@ def parse_limits(settings: Settings) -> ParseLimits:
         max_ocr_pictures=settings.ocr_max_pictures,
         timeout=settings.document_timeout,
         page_timeout=settings.page_timeout,
+        conversion_timeout=settings.libreoffice_timeout,
         memory_bytes=settings.parse_memory_bytes,
     )
 
@@ -76,6 +77,7 @@ def isolated_parser(settings: Settings, *, postpone_ocr: bool = False) -> Isolat
         ocr_threads=settings.ocr_threads,
         ocr_gpu=settings.ocr_gpu and not postpone_ocr,
         postpone_ocr=postpone_ocr,
+        libreoffice=settings.libreoffice,
     )
 
 
@@ -350,6 +352,12 @@ class Services:
     def delete_knowledge_base(self, knowledge_base_id: str) -> list[DeleteReceipt]:
         """Delete a base with all its documents."""
         return delete_knowledge_base(self.stores, knowledge_base_id)
+
+    def retry_document(self, document_id: str) -> IngestionJob:
+        """Queue a failed document again."""
+        from rag_cluster.ingestion.uploads import retry_document
+
+        return retry_document(self.write_path(), self.uploads, document_id)
 
     def upload_worker(self, embedder: Embedder) -> UploadWorker:
         """A worker of the upload queue that embeds with `embedder`."""

@@ -1,7 +1,8 @@
-"""docs: list, show, access, delete."""
+"""docs: list, show, access, retry, delete."""
 
 from __future__ import annotations
 
+import time
 from typing import Annotated
 
 import typer
@@ -10,9 +11,11 @@ from rag_cluster.cli.options import Base, Cursor, Department, Json, SecurityLeve
 from rag_cluster.cli.output import command, confirm, emit, fail, say, table
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.domain.documents import DocumentStatus
+from rag_cluster.domain.documents import DocumentStatus, JobStatus
 
 app = typer.Typer(help="Documents.", no_args_is_help=True)
+
+POLL_SECONDS = 0.5
 
 Id = Annotated[str, typer.Argument(help="Document id, as `docs list` tells it.")]
 
@@ -109,6 +112,34 @@ def access(
         emit(DocumentResponse.of(document).model_dump(mode="json"))
     else:
         say(f"{document.filename}: acl {_acl_text(document.access.acl)}, level {document.access.security_level}")
+
+
+@app.command("retry")
+@command
+def retry(document_id: Id, as_json: Json = False) -> None:
+    """Try a failed document again, here and now, also one whose failure was permanent.
+
+    Exit code 1 when it failed again.
+
+    Example: `rag-cluster docs retry ID`
+    """
+    from rag_cluster.ingestion.uploads import work_once
+    from rag_cluster.serving.schemas import JobResponse
+
+    opened = services()
+    job = opened.retry_document(document_id)
+    worker = opened.upload_worker(opened.embedder)
+    while (job := opened.uploads.job(job.id, LOCAL)).status in (JobStatus.PENDING, JobStatus.RUNNING):
+        if not work_once(worker):  # nothing is due here: a server's worker has it, or its next attempt waits
+            time.sleep(POLL_SECONDS)
+    if as_json:
+        emit(JobResponse.of(job).model_dump(mode="json"))
+    else:
+        document = opened.catalog.document(document_id, LOCAL)
+        reason = f": {job.error_type}: {job.error_message}" if job.error_type else ""
+        say(f"{document.filename}: {job.status}{reason}")
+    if job.status is not JobStatus.SUCCEEDED:
+        raise typer.Exit(1)
 
 
 @app.command("delete")

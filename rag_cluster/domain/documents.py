@@ -55,6 +55,10 @@ class SourceKind(StrEnum):
     MANAGED_CORRECTION = "managed_correction"
 
 
+UPLOAD_SOURCE = "uploads"
+"""Name of the source that uploads belong to."""
+
+
 @dataclass(frozen=True, slots=True)
 class KnowledgeBase:
     """Top container of documents and of retrieval."""
@@ -167,6 +171,10 @@ class IngestionJob:
     created_at: datetime | None = None
     updated_at: datetime | None = None
     claim_token: int = 0
+    chunking_strategy: str | None = None
+    """None: the configured default."""
+    queue_position: int | None = None
+    """Jobs that are due before it, while it waits and where it was asked for alone."""
 
 
 @dataclass(frozen=True, slots=True)

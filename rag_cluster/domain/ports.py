@@ -292,9 +292,15 @@ class ChunkIndex(Protocol):
         ...
 
     def rows(
-        self, collection: str, knowledge_base_id: str, *, after: str = "", last: str | None = None
+        self,
+        collection: str,
+        knowledge_base_id: str,
+        *,
+        after: str = "",
+        last: str | None = None,
+        document_id: str | None = None,
     ) -> Iterator[StoredRow]:
-        """Rows of a knowledge base whose document id is in (after, last], by chunk id. A page at a time; rows written
+        """Rows of a knowledge base, by chunk id: of one document, or of those with ids in (after, last]. A page at a time; rows written
         or deleted meanwhile may or may not come. Nothing without the collection."""
         ...
 
@@ -552,6 +558,8 @@ class UploadRequest:
     access: AccessAttributes
     metadata: Mapping[str, Any]
     idempotency_key: str | None = None
+    chunking_strategy: str | None = None
+    """None: the configured default."""
 
 
 class UploadQueue(Protocol):
@@ -564,6 +572,11 @@ class UploadQueue(Protocol):
     def submit(self, request: UploadRequest) -> IngestionJob:
         """Document + version 1 + job in one transaction. The same idempotency key and request give the earlier job
         (another document_id); with another request IdempotencyConflictError."""
+        ...
+
+    def retry(self, document_id: str, content_fingerprint: str, chunking_strategy: str | None = None) -> IngestionJob:
+        """A job for a failed document, bulk ones included: a new version of the same bytes, or the one that can still
+        go on. NotFoundError; ConflictError when the newest version did not fail; DocumentBusyError."""
         ...
 
     def claim(self, worker: str, lease_seconds: float) -> tuple[IngestionJob, Claim] | None:

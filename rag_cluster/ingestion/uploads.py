@@ -11,13 +11,14 @@ import logging
 import threading
 import time
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 
 from rag_cluster.domain import keys
 from rag_cluster.domain.access import LOCAL
-from rag_cluster.domain.documents import Claim, IngestionJob, Receipt, SourceFile
+from rag_cluster.domain.documents import Claim, Document, DocumentVersion, IngestionJob, Receipt, SourceFile
 from rag_cluster.domain.ports import UploadQueue
 from rag_cluster.errors import ClaimLostError, DeadlineExceededError, ExternalServiceError, NotFoundError
 from rag_cluster.ingestion import steps
@@ -78,6 +79,13 @@ def work_once(worker: UploadWorker, stop: threading.Event | None = None) -> bool
     trace_id.set(job.id)
     _Attempt(worker, job, claim, stop or threading.Event()).run()
     return True
+
+
+def retry_document(write_path: WritePath, queue: UploadQueue, document_id: str) -> IngestionJob:
+    """Queue a failed document, bulk ones included, as its source is chunked now. As `UploadQueue.retry`."""
+    document = write_path.catalog.document(document_id, LOCAL)
+    strategy = write_path.catalog.source(document.knowledge_base_id, document.source_id).default_chunking_strategy
+    return queue.retry(document.id, write_path.content_fingerprint(document.filename, strategy), strategy)
 
 
 class _Stopped(Exception):
@@ -148,14 +156,29 @@ class _Attempt:
             document.id,
             SourceFile(document.uri, document.filename, version.size, version.etag, keeps_access=True),
             version.content_fingerprint,
+            self._job.chunking_strategy,
             original_stored=True,
         )
         if claim.resumed:
             return steps.resume(write_path, work, claim)
-        key = keys.source_key(document.knowledge_base_id, document.id, claim.version, document.filename)
-        return steps.prepare_claimed(
-            write_path, work, claim, self._stage, partial(self._fetch, key), time.perf_counter()
-        )
+        key = self._original(document, versions, version)
+        if key is None:  # a bulk document that failed before its original was stored: it lies where it was listed
+            work, fetch = replace(work, original_stored=False), partial(write_path.inputs.fetch, document.uri)
+        else:
+            stored_here = key == keys.source_key(*_place(document), claim.version, document.filename)
+            work, fetch = replace(work, original_stored=stored_here), partial(self._fetch, key)
+        return steps.prepare_claimed(write_path, work, claim, self._stage, fetch, time.perf_counter())
+
+    def _original(self, document: Document, versions: Sequence[DocumentVersion], wanted: DocumentVersion) -> str | None:
+        """Where the bytes of a version lie: under its own key, or that of an earlier version of the same bytes."""
+        same = [v for v in versions if v.sha256 == wanted.sha256 and v.version < wanted.version and v.sha256]
+        for found in (wanted, *sorted(same, key=lambda version: -version.version)):
+            key = keys.source_key(*_place(document), found.version, document.filename)
+            if self._write_path.retry.call(partial(self._write_path.objects.exists, key)):
+                return key
+        if document.uri.startswith("upload:"):
+            raise NotFoundError(f"the original of {document.filename} is no longer stored; upload it again")
+        return None
 
     def _fetch(self, key: str, path: str) -> tuple[str, int]:
         digest, size = hashlib.sha256(), 0
@@ -196,3 +219,7 @@ class _Attempt:
             record_failure(self._write_path, self._claim, replace(failure, permanent=True))
         delay = None if last else min(self._worker.retry_seconds * 2.0 ** (job.attempts - 1), MAX_RETRY_SECONDS)
         self._worker.queue.fail(job, error_type=failure.error_type, message=failure.message, retry_in=delay)
+
+
+def _place(document: Document) -> tuple[str, str]:
+    return document.knowledge_base_id, document.id

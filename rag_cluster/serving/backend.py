@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from rag_cluster.answering.answerer import Answerer
-from rag_cluster.domain.documents import DeleteReceipt
+from rag_cluster.domain.documents import DeleteReceipt, IngestionJob
 from rag_cluster.domain.ports import AsyncEmbedder, Catalog, Ledger, ObjectStore, UploadQueue
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.serving.readiness import Readiness
@@ -30,8 +30,10 @@ class Backend:
     delete_knowledge_base: Callable[[str], list[DeleteReceipt]]
     drain_outbox: Callable[[str], int]
     """Carry out what is owed for one document now, so that an access change is in Milvus when the call returns."""
-    content_fingerprint: Callable[[str], str]
-    """Filename -> fingerprint of parser, chunker and tokenizer."""
+    content_fingerprint: Callable[[str, str | None], str]
+    """Filename, chunking strategy -> fingerprint of parser, chunker and tokenizer."""
+    retry_document: Callable[[str], IngestionJob]
+    """Document id -> the job that tries it again. ConflictError when it did not fail."""
     readiness: Callable[[], Awaitable[Mapping[str, str]]]
     """Dependency -> "ok" or what is wrong; within seconds, whatever hangs."""
 
@@ -50,6 +52,7 @@ def make_backend(services: Services, embedder: AsyncEmbedder) -> Backend:
         delete_document=services.delete_document,
         delete_knowledge_base=services.delete_knowledge_base,
         drain_outbox=services.drain_outbox,
-        content_fingerprint=lambda filename: write_path.content_fingerprint(filename, None),
+        content_fingerprint=write_path.content_fingerprint,
+        retry_document=services.retry_document,
         readiness=Readiness(services.readiness_checks()),
     )

@@ -195,3 +195,16 @@ def test_stores_that_the_settings_name_are_not_started_a_second_time(cli: Comman
     assert cli("up", "--json").json["servers"] == []
     assert cli("status").code == 0
     assert not (tmp_path / "data").exists()
+
+
+def test_a_failed_document_is_retried_on_the_spot(harbour: CommandLine, tmp_path: Path) -> None:
+    file = tmp_path / "torn.docx"
+    file.write_text("no archive")
+    (document,) = ingest("harbour", file)
+    again = harbour("docs", "retry", document, "--json")
+    assert (again.code, again.json["status"], again.json["error_type"]) == (1, "FAILED", "unsupported_document_type")
+
+
+def test_a_ready_document_has_nothing_to_retry(harbour: CommandLine, manual: str) -> None:
+    result = harbour("docs", "retry", manual, "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "conflict")

@@ -49,7 +49,7 @@ def test_an_upload_is_a_document_a_version_and_a_job_at_once(ingest: Ingest, que
     document = ingest.catalog.document(asked.document_id, LOCAL)
     assert (document.filename, document.mime_type, document.metadata) == ("报告.pdf", "application/pdf", {"k": 1})
     assert (document.version, document.status, document.visible) == (1, "PENDING", False)
-    assert queue.job(job.id, LOCAL) == job
+    assert queue.job(job.id, LOCAL) == dataclasses.replace(job, queue_position=0)
     assert queue.backlog() == 1
 
 
@@ -265,3 +265,39 @@ def test_only_the_holder_of_a_job_releases_it(ingest: Ingest, queue: UploadQueue
     queue.fail(held, error_type="x", message="", retry_in=None)
     with pytest.raises(ClaimLostError):
         queue.release(held)
+
+
+def test_a_failed_document_is_retried_as_a_new_version_of_the_same_bytes(ingest: Ingest, queue: UploadQueue) -> None:
+    first = queue.submit(request(ingest, chunking_strategy="sentence"))
+    job, _ = take(queue)
+    queue.fail(job, error_type="corrupt_document", message="torn", retry_in=None)
+    again = queue.retry(first.document_id, FINGERPRINT, "sentence")
+    assert (again.status, again.version, again.chunking_strategy) == (JobStatus.PENDING, 2, "sentence")
+    old, new = sorted(ingest.catalog.versions(first.document_id), key=lambda version: version.version)
+    assert (new.sha256, new.size, new.content_fingerprint) == (old.sha256, old.size, FINGERPRINT)
+    taken, claim = take(queue)
+    assert (taken.id, claim.version) == (again.id, 2)
+
+
+def test_a_retry_asked_for_twice_is_one_job(ingest: Ingest, queue: UploadQueue) -> None:
+    first = queue.submit(request(ingest))
+    assert queue.retry(first.document_id, FINGERPRINT).id == first.id
+    job, _ = take(queue)
+    queue.fail(job, error_type="corrupt_document", message="torn", retry_in=None)
+    assert queue.retry(first.document_id, FINGERPRINT).id == queue.retry(first.document_id, FINGERPRINT).id
+
+
+def test_what_did_not_fail_cannot_be_retried(ingest: Ingest, queue: UploadQueue) -> None:
+    waiting = queue.submit(request(ingest))
+    assert queue.retry(waiting.document_id, FINGERPRINT).id == waiting.id
+    with pytest.raises(ConflictError):
+        queue.retry(ingest.ready().document_id, FINGERPRINT)
+    with pytest.raises(NotFoundError):
+        queue.retry(ids.upload_document_id(), FINGERPRINT)
+
+
+def test_a_waiting_job_knows_how_many_are_before_it(ingest: Ingest, queue: UploadQueue) -> None:
+    jobs = [queue.submit(request(ingest, sha256=str(number))) for number in range(3)]
+    assert [queue.job(job.id, LOCAL).queue_position for job in jobs] == [0, 1, 2]
+    take(queue)
+    assert [queue.job(job.id, LOCAL).queue_position for job in jobs] == [None, 0, 1]

@@ -13,10 +13,12 @@ import pytest
 
 from rag_cluster.domain import ids, keys
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.domain.documents import DocumentStatus, IngestionJob, JobStatus
+from rag_cluster.domain.documents import DocumentStatus, IngestionJob, JobStatus, PlannedFile, Receipt, SourceKind
 from rag_cluster.domain.ports import UploadRequest
-from rag_cluster.errors import ModelUnavailableError, StoreUnavailableError
-from rag_cluster.ingestion.uploads import UploadWorker, work_forever, work_once
+from rag_cluster.errors import CorruptDocumentError, ModelUnavailableError, StoreUnavailableError
+from rag_cluster.ingestion import steps
+from rag_cluster.ingestion.plan import plan
+from rag_cluster.ingestion.uploads import UploadWorker, retry_document, work_forever, work_once
 from rag_cluster.lifecycle.delete import delete_document
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.uploads import PostgresUploadQueue
@@ -200,3 +202,40 @@ def test_a_running_worker_takes_jobs_as_they_come_and_ends_when_told(
         thread.join(30)
     assert not thread.is_alive()
     assert {queue.job(job.id, LOCAL).status for job in jobs} == {JobStatus.SUCCEEDED}
+
+
+def test_a_failed_upload_is_retried_from_its_stored_original(
+    bench: Bench, queue: PostgresUploadQueue, worker: UploadWorker
+) -> None:
+    job = upload(bench, queue, "码头.txt", "码头长四百米。")
+    broken = replace(worker, write_path=replace(bench.write_path, parser=_refuses))
+    work_once(broken)
+    assert queue.job(job.id, LOCAL).status is JobStatus.FAILED
+    again = retry_document(bench.write_path, queue, job.document_id)
+    assert work_once(worker)
+    assert queue.job(again.id, LOCAL).status is JobStatus.SUCCEEDED
+    document = bench.write_path.catalog.document(job.document_id, LOCAL)
+    assert (document.status, document.published_version) == (DocumentStatus.READY, 2)
+    key = keys.source_key(bench.base.id, job.document_id, 2, "码头.txt")
+    assert bench.write_path.objects.get(key).decode() == "码头长四百米。"
+
+
+def test_a_failed_bulk_document_is_retried_from_where_it_was_listed(
+    bench: Bench, queue: PostgresUploadQueue, worker: UploadWorker
+) -> None:
+    bench.write("berth.txt", "Berth 7 is 400 metres long.")
+    source = bench.write_path.catalog.ensure_source(bench.base.id, SourceKind.BULK, "bulk")
+    (item,) = plan(bench.write_path, bench.base.id, [str(bench.folder)])
+    assert isinstance(item, PlannedFile)
+    work = steps.Work(bench.base.id, source.id, item.document_id, item.file, item.content_fingerprint)
+    failed = steps.prepare(replace(bench.write_path, parser=_refuses), work, owner="run")
+    assert isinstance(failed, Receipt) and failed.outcome == "failed"
+    retry_document(bench.write_path, queue, item.document_id)
+    assert work_once(worker)
+    assert bench.write_path.catalog.document(item.document_id, LOCAL).status is DocumentStatus.READY
+    (again,) = plan(bench.write_path, bench.base.id, [str(bench.folder)])
+    assert isinstance(again, Receipt) and again.outcome == "unchanged"
+
+
+def _refuses() -> Any:
+    raise CorruptDocumentError("torn")

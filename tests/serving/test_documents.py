@@ -138,3 +138,23 @@ async def test_documents_are_paged_by_cursor(api: httpx.AsyncClient, upload: Any
             break
         page = (await api.get(f"{url}&cursor={page['next_cursor']}")).json()
     assert sorted(seen) == [f"{number}.txt" for number in range(5)]
+
+
+async def test_a_failed_document_is_queued_again_and_a_ready_one_conflicts(
+    api: httpx.AsyncClient, upload: Any, work: Any
+) -> None:
+    failed = (await upload("blank.txt", b" \n ")).json()
+    ready = (await upload("lighthouse.txt", TEXT)).json()
+    work()
+    conflict = await api.post(f"/v1/documents/{ready['document_id']}/retry")
+    assert conflict.status_code == 409
+    assert (await api.get(f"/v1/documents/{failed['document_id']}")).json()["status"] == "FAILED"
+    again = await api.post(f"/v1/documents/{failed['document_id']}/retry")
+    assert again.status_code == 202 and again.json()["status"] == "PENDING"
+
+
+async def test_an_upload_may_choose_its_chunking_and_an_unknown_one_is_refused(upload: Any, work: Any) -> None:
+    accepted = await upload("lighthouse.txt", TEXT, chunking="sentence")
+    assert accepted.status_code == 202
+    refused = await upload("lighthouse.txt", TEXT, chunking="nonsense")
+    assert refused.status_code == 400, refused.text

@@ -17,7 +17,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import TypeAdapter, ValidationError
 
 from rag_cluster.domain import ids, keys
-from rag_cluster.domain.documents import DocumentStatus, IngestionJob
+from rag_cluster.domain.documents import UPLOAD_SOURCE, DocumentStatus, IngestionJob, SourceKind
 from rag_cluster.domain.ports import UploadRequest
 from rag_cluster.errors import (
     DocumentTooLargeError,
@@ -39,6 +39,7 @@ from rag_cluster.serving.schemas import (
     DocumentPage,
     DocumentPatch,
     DocumentResponse,
+    JobResponse,
     Metadata,
     UploadResponse,
     binary,
@@ -127,6 +128,7 @@ def upload(
     department: Annotated[Department | None, Form()] = None,
     security_level: Annotated[int, Form(ge=0, le=9)] = 0,
     metadata: Annotated[str | None, Form(description="JSON object.")] = None,
+    chunking: Annotated[str | None, Form(description="Chunking strategy; default: the source's.")] = None,
     idempotency_key: Annotated[str | None, Header(pattern=r"^[\x21-\x7e]{1,200}$")] = None,
 ) -> UploadResponse:
     """Accept a document: checked, stored and queued when this returns; parsing and indexing follow in the job."""
@@ -135,6 +137,8 @@ def upload(
     groups = _json_form(_ACL, acl, "acl")
     access = AccessModel(acl=groups, department=department, security_level=security_level).attributes()
     facts = _json_form(_METADATA, metadata, "metadata") or {}
+    source = services.catalog.ensure_source(base.id, SourceKind.UPLOAD, UPLOAD_SOURCE)
+    strategy = chunking or source.default_chunking_strategy
     with tempfile.TemporaryDirectory(prefix="rag-upload-") as folder:
         path = Path(folder) / "upload"
         sha256, size = _spool(file, path, services.settings.max_file_bytes)
@@ -146,10 +150,11 @@ def upload(
             mime_type=declared if _MIME_TYPE.fullmatch(declared := file.content_type or "") else "",
             sha256=sha256,
             size=size,
-            content_fingerprint=services.content_fingerprint(filename),
+            content_fingerprint=services.content_fingerprint(filename, strategy),
             access=access,
             metadata=facts,
             idempotency_key=idempotency_key,
+            chunking_strategy=strategy,
         )
         duplicate = services.uploads.find_duplicate(caller, request) if idempotency_key is None else None
         if duplicate is not None:
@@ -206,6 +211,13 @@ def patch(document_id: str, body: DocumentPatch, caller: Administrator, services
     )
     services.drain_outbox(document_id)
     return DocumentResponse.of(changed)
+
+
+@router.post("/documents/{document_id}/retry", status_code=202)
+def retry(document_id: str, caller: Administrator, services: Services) -> JobResponse:
+    """Try a failed document again, also one whose failure was permanent. 409 when its newest version did not fail."""
+    services.catalog.document(document_id, caller)
+    return JobResponse.of(services.retry_document(document_id))
 
 
 @router.delete("/documents/{document_id}")

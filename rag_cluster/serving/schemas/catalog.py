@@ -172,6 +172,8 @@ class JobResponse(BaseModel):
     status: str
     stage: str
     percent: int
+    queue_position: int | None = None
+    """Jobs before it, while it waits."""
     attempts: int
     max_attempts: int
     error_type: str | None
@@ -189,6 +191,7 @@ class JobResponse(BaseModel):
             status=job.status,
             stage=job.stage,
             percent=job.percent,
+            queue_position=job.queue_position,
             attempts=job.attempts,
             max_attempts=job.max_attempts,
             error_type=job.error_type,

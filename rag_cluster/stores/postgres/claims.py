@@ -49,7 +49,7 @@ class LedgerClaims:
                 raise NotFoundError(f"no knowledge base {knowledge_base_id!r}")
             document_id = ids.bulk_document_id(knowledge_base, file.uri)
             facts = _register(connection, knowledge_base, as_uuid(source_id, "source"), document_id, file)
-            newest = _newest_version(connection, document_id)
+            newest = newest_version(connection, document_id)
             if newest is not None and newest["live"] and newest["claim_owner"] != owner:
                 return None
             deleted = facts["deleted_at"] is not None
@@ -75,7 +75,7 @@ class LedgerClaims:
                     message="the file changed before this version was finished",
                     permanent=True,
                 )
-            made = _new_version(connection, document_id, file, content_fingerprint)
+            made = new_version(connection, document_id, file, content_fingerprint)
             return take_claim(connection, made, owner, lease_seconds)
 
     def claim_version(self, document_id: str, version: int, *, owner: str, lease_seconds: float) -> Claim | None:
@@ -134,7 +134,8 @@ def _version(connection: Connection, document_id: str, version: int) -> dict[str
     ).fetchone()
 
 
-def _newest_version(connection: Connection, document_id: str) -> dict[str, Any] | None:
+def newest_version(connection: Connection, document_id: str) -> dict[str, Any] | None:
+    """The newest version of a locked document with `live` and `resumable`, locked too."""
     return connection.execute(
         _VERSION + " ORDER BY n.version DESC LIMIT 1 FOR NO KEY UPDATE", {"document": document_id}
     ).fetchone()
@@ -228,9 +229,8 @@ def _revive(connection: Connection, facts: Mapping[str, Any], file: SourceFile) 
     )
 
 
-def _new_version(
-    connection: Connection, document_id: str, file: SourceFile, content_fingerprint: str
-) -> dict[str, Any]:
+def new_version(connection: Connection, document_id: str, file: SourceFile, content_fingerprint: str) -> dict[str, Any]:
+    """A new version, PENDING and unclaimed, of a locked document."""
     row = connection.execute(
         """WITH numbered AS (
              UPDATE documents SET next_version = next_version + 1, filename = %(filename)s, updated_at = now()

@@ -141,6 +141,8 @@ def job(row: Row) -> IngestionJob:
         created_at=row["created_at"],
         updated_at=row["updated_at"],
         claim_token=row["claim_token"],
+        chunking_strategy=row["chunking_strategy"],
+        queue_position=row.get("queue_position"),
     )
 
 

@@ -4,26 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
-from uuid import uuid4
 
 import psycopg
 from psycopg.types.json import Jsonb
 
-from rag_cluster.domain import ids
 from rag_cluster.domain.access import Principal
-from rag_cluster.domain.documents import Claim, DocumentStatus, IngestionJob, JobStatus, SourceKind
+from rag_cluster.domain.documents import Claim, DocumentStatus, IngestionJob, JobStatus
 from rag_cluster.domain.ports import UploadRequest
-from rag_cluster.errors import ClaimLostError, ConflictError, IdempotencyConflictError, NotFoundError
-from rag_cluster.stores.postgres import rows
-from rag_cluster.stores.postgres.access import READABLE_DOCUMENTS, intern_access, principal_values
+from rag_cluster.errors import ClaimLostError, ConflictError, NotFoundError
+from rag_cluster.stores.postgres import rows, upload_requests
+from rag_cluster.stores.postgres.access import READABLE_DOCUMENTS, principal_values
 from rag_cluster.stores.postgres.adapters import as_uuid
 from rag_cluster.stores.postgres.claims import RESUMABLE, take_claim
 from rag_cluster.stores.postgres.database import Connection, Database
 from rag_cluster.stores.postgres.documents import lock_document
-from rag_cluster.stores.postgres.knowledge_bases import ensure_source
 from rag_cluster.stores.postgres.parts import fail_version
 
-SOURCE_NAME = "uploads"
 _MAX_MESSAGE = 4000
 
 
@@ -72,13 +68,23 @@ class PostgresUploadQueue:
         for last in (False, True):
             try:
                 with self._database.transaction() as connection:
-                    if earlier := _earlier(connection, knowledge_base, request):
+                    if earlier := upload_requests.earlier(connection, knowledge_base, request):
                         return earlier
-                    return _submit(connection, knowledge_base, request, self._max_attempts)
+                    return upload_requests.submit(connection, knowledge_base, request, self._max_attempts)
             except psycopg.errors.UniqueViolation as error:
                 if last or request.idempotency_key is None:  # the key came twice at once: the second look finds it
                     raise ConflictError(f"document {request.document_id} exists already") from error
         raise AssertionError("the loop returns or raises")
+
+    def retry(self, document_id: str, content_fingerprint: str, chunking_strategy: str | None = None) -> IngestionJob:
+        """A job for a failed document: a new version of the same bytes, or the one that can still go on.
+
+        The job that is under way comes back as it is. NotFoundError; ConflictError when the newest version did not
+        fail; DocumentBusyError while a bulk run works on it.
+        """
+        with self._database.transaction() as connection:
+            key = as_uuid(document_id, "document")
+            return upload_requests.retry(connection, key, content_fingerprint, chunking_strategy, self._max_attempts)
 
     def claim(self, worker: str, lease_seconds: float) -> tuple[IngestionJob, Claim] | None:
         """The next job that is due, or whose worker was lost, with the claim of its version. None: nothing due.
@@ -170,7 +176,10 @@ class PostgresUploadQueue:
         values = principal_values(principal) | {"id": as_uuid(job_id, "job")}
         with self._database.connection() as connection:
             row = connection.execute(
-                f"""SELECT j.* FROM {READABLE_DOCUMENTS}
+                f"""SELECT j.*, CASE WHEN j.status = 'PENDING' THEN (
+                      SELECT count(*) FROM ingestion_jobs o WHERE o.status = 'PENDING'
+                        AND (o.available_at, o.id) < (j.available_at, j.id)) END AS queue_position
+                    FROM {READABLE_DOCUMENTS}
                     JOIN ingestion_jobs j ON j.document_id = d.id WHERE j.id = %(id)s""",  # noqa: S608
                 values,
             ).fetchone()
@@ -258,69 +267,6 @@ def _settle(
             message=message,
             permanent=True,
         )
-
-
-def _earlier(connection: Connection, knowledge_base_id: str, request: UploadRequest) -> IngestionJob | None:
-    if request.idempotency_key is None:
-        return None
-    row = connection.execute(
-        "SELECT * FROM ingestion_jobs WHERE knowledge_base_id = %s AND idempotency_key = %s",
-        (knowledge_base_id, request.idempotency_key),
-    ).fetchone()
-    if row is None:
-        return None
-    if row["request_digest"] != _digest(request):
-        raise IdempotencyConflictError("this Idempotency-Key came before with another request")
-    return rows.job(row)
-
-
-def _submit(connection: Connection, knowledge_base_id: str, request: UploadRequest, max_attempts: int) -> IngestionJob:
-    source = ensure_source(connection, knowledge_base_id, SourceKind.UPLOAD, SOURCE_NAME)
-    document_id = as_uuid(request.document_id, "document")
-    connection.execute(
-        """INSERT INTO documents (id, knowledge_base_id, source_id, uri, filename, mime_type, access_key, metadata,
-             next_version) VALUES (%s, %s, %s, %s, %s, %s, %s, %s, 2)""",
-        (
-            document_id,
-            knowledge_base_id,
-            source.id,
-            f"upload://{document_id}/{request.filename}",
-            request.filename,
-            request.mime_type,
-            intern_access(connection, knowledge_base_id, request.access),
-            Jsonb(dict(request.metadata)),
-        ),
-    )
-    connection.execute(
-        """INSERT INTO document_versions (document_id, version, sha256, size, content_fingerprint)
-           VALUES (%s, 1, %s, %s, %s)""",
-        (document_id, request.sha256, request.size, request.content_fingerprint),
-    )
-    row = connection.execute(
-        """INSERT INTO ingestion_jobs (id, document_id, version, knowledge_base_id, max_attempts, idempotency_key,
-             request_digest) VALUES (%s, %s, 1, %s, %s, %s, %s) RETURNING *""",
-        (
-            str(uuid4()),
-            document_id,
-            knowledge_base_id,
-            max_attempts,
-            request.idempotency_key,
-            _digest(request),
-        ),
-    ).fetchone()
-    assert row is not None, "an insert returns its row"
-    return rows.job(row)
-
-
-def _digest(request: UploadRequest) -> str:
-    return ids.fingerprint(
-        filename=request.filename,
-        sha256=request.sha256,
-        acl=request.access.acl,
-        department=request.access.department,
-        security_level=request.access.security_level,
-        metadata=request.metadata,
-    )
 
 
 def _lost(job: IngestionJob) -> ClaimLostError:
