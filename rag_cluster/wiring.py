@@ -14,10 +14,10 @@ from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from rag_cluster.domain.documents import DeleteReceipt, IngestionJob, KnowledgeBase
+from rag_cluster.domain.documents import DeleteReceipt, IngestionJob, KnowledgeBase, Source
 from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer, VisionDescriber
 from rag_cluster.errors import ConflictError, NotFoundError
-from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base
+from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base, delete_source
 from rag_cluster.lifecycle.outbox import drain
 from rag_cluster.lifecycle.stores import Stores
 from rag_cluster.parsing.limits import ParseLimits
@@ -27,6 +27,7 @@ from rag_cluster.stores.postgres.catalog import PostgresCatalog
 from rag_cluster.stores.postgres.conversations import PostgresConversations
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.evidence import PostgresEvidence
+from rag_cluster.stores.postgres.inventory import PostgresInventory
 from rag_cluster.stores.postgres.ledger import PostgresLedger
 from rag_cluster.stores.postgres.migration import migrate
 from rag_cluster.stores.postgres.outbox import PostgresOutbox
@@ -37,6 +38,8 @@ if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
     from rag_cluster.ingestion.uploads import UploadWorker
     from rag_cluster.ingestion.write_path import WritePath
+    from rag_cluster.lifecycle.fsck import FsckOptions
+    from rag_cluster.lifecycle.report import Entry, FsckReport
     from rag_cluster.parsing.isolation import IsolatedParser
     from rag_cluster.retrieval.retriever import Retriever
     from rag_cluster.stores.inputs import FsspecInputFiles
@@ -168,6 +171,11 @@ class Services:
     def ledger(self) -> PostgresLedger:
         """Versions, claims, parts, runs."""
         return PostgresLedger(self.database)
+
+    @cached_property
+    def inventory(self) -> PostgresInventory:
+        """Everything that PostgreSQL holds, page by page."""
+        return PostgresInventory(self.database)
 
     @cached_property
     def uploads(self) -> PostgresUploadQueue:
@@ -352,6 +360,16 @@ class Services:
     def delete_knowledge_base(self, knowledge_base_id: str) -> list[DeleteReceipt]:
         """Delete a base with all its documents."""
         return delete_knowledge_base(self.stores, knowledge_base_id)
+
+    def delete_source(self, source: Source) -> list[DeleteReceipt]:
+        """Delete all documents of a source."""
+        return delete_source(self.stores, source)
+
+    def fsck(self, options: FsckOptions, listener: Callable[[Entry], None] | None = None) -> FsckReport:
+        """Compare the stores, and repair where told to."""
+        from rag_cluster.lifecycle.fsck import fsck
+
+        return fsck(self.write_path(), self.inventory, options, listener)
 
     def retry_document(self, document_id: str) -> IngestionJob:
         """Queue a failed document again."""

@@ -153,6 +153,11 @@ class Finding:
     detail: str = ""
     """For people."""
 
+    @property
+    def identity(self) -> tuple[Fault, str, str, int, str]:
+        """The same fault, seen twice, has the same identity, whatever its details say."""
+        return self.fault, self.store, self.document_id, self.version, self.subject
+
 
 class Outcome(StrEnum):
     """What became of a finding."""
@@ -160,7 +165,7 @@ class Outcome(StrEnum):
     FOUND = "found"
     """Nothing was tried."""
     REPAIRED = "repaired"
-    """Looked at again afterwards, and gone."""
+    """Looked at again afterwards and gone; of what no document owns, deleted."""
     LOST = "lost"
     """Nothing is left to repair it from; noted in PostgreSQL, so that later runs do not report it again."""
     FAILED = "failed"

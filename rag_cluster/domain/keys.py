@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePosixPath
 
+_ID = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _SAFE_SUFFIX = re.compile(r"\.[a-z0-9]{1,16}")
 
 
@@ -26,7 +27,12 @@ def source_key(knowledge_base_id: str, document_id: str, version: int, filename:
     """Key of the original. Of the file's name only a harmless extension is kept."""
     suffix = PurePosixPath(filename).suffix.lower()
     extension = suffix if _SAFE_SUFFIX.fullmatch(suffix) else ""
-    return f"{version_prefix(knowledge_base_id, document_id, version)}source{extension}"
+    return source_prefix(knowledge_base_id, document_id, version) + extension
+
+
+def source_prefix(knowledge_base_id: str, document_id: str, version: int) -> str:
+    """What the original's key begins with, whatever its extension."""
+    return f"{version_prefix(knowledge_base_id, document_id, version)}source"
 
 
 def asset_key(knowledge_base_id: str, document_id: str, version: int, asset_id: str) -> str:
@@ -37,6 +43,14 @@ def asset_key(knowledge_base_id: str, document_id: str, version: int, asset_id: 
 def snapshot_prefix(knowledge_base_id: str, document_id: str, version: int) -> str:
     """Prefix of a version's snapshot."""
     return f"{version_prefix(knowledge_base_id, document_id, version)}snapshot/"
+
+
+def owner_of(key: str) -> tuple[str, str] | None:
+    """(knowledge base, document) whose prefix a key stands under; None for every other key."""
+    parts = key.split("/", 2)
+    if len(parts) == 3 and all(_ID.fullmatch(part) for part in parts[:2]):
+        return parts[0], parts[1]
+    return None
 
 
 def run_prefix(run_id: str) -> str:

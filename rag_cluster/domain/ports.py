@@ -300,8 +300,8 @@ class ChunkIndex(Protocol):
         last: str | None = None,
         document_id: str | None = None,
     ) -> Iterator[StoredRow]:
-        """Rows of a knowledge base, by chunk id: of one document, or of those with ids in (after, last]. A page at a time; rows written
-        or deleted meanwhile may or may not come. Nothing without the collection."""
+        """Rows of a knowledge base, by chunk id: of one document, or of those with ids in (after, last]. A page at a
+        time; rows written or deleted meanwhile may or may not come. Nothing without the collection."""
         ...
 
     def foreign_rows(self, collection: str, knowledge_base_ids: Sequence[str]) -> Iterator[StoredRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from rag_cluster.domain import keys
 from rag_cluster.domain.documents import OutboxEntry, OutboxKind
@@ -17,16 +18,31 @@ LEASE_SECONDS = 60.0
 MAX_DELAY_SECONDS = 300.0
 
 
+@dataclass(frozen=True, slots=True)
+class Drained:
+    """Effects that were carried out, and that failed."""
+
+    done: int
+    failed: int
+
+
 def drain(stores: Stores, *, document_id: str | None = None) -> int:
     """Carry out every effect that is due, oldest first; how many succeeded.
 
     An effect that fails is tried again by a later drain, after 2, 4, 8 ... at most 300 s: what is owed is never
     forgotten. document_id: only that document's.
     """
-    done = 0
+    return carry_out(stores, document_id=document_id).done
+
+
+def carry_out(stores: Stores, *, document_id: str | None = None) -> Drained:
+    """`drain`, telling failures too."""
+    done = failed = 0
     while entries := stores.outbox.claim(CLAIM_ENTRIES, LEASE_SECONDS, document_id=document_id):
-        done += sum(_carry_out(stores, entry) for entry in entries)
-    return done
+        outcomes = [_carry_out(stores, entry) for entry in entries]
+        done += outcomes.count(True)
+        failed += outcomes.count(False)
+    return Drained(done, failed)
 
 
 def _carry_out(stores: Stores, entry: OutboxEntry) -> bool:

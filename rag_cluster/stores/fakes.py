@@ -96,11 +96,18 @@ class MemoryChunkIndex:
         return {row.chunk.id: row.chunk.version for row in rows if row.chunk.document_id == document_id}
 
     def rows(
-        self, collection: str, knowledge_base_id: str, *, after: str = "", last: str | None = None
+        self,
+        collection: str,
+        knowledge_base_id: str,
+        *,
+        after: str = "",
+        last: str | None = None,
+        document_id: str | None = None,
     ) -> Iterator[StoredRow]:
-        """Rows of a knowledge base whose document id is in (after, last], by chunk id."""
+        """Rows of a knowledge base, by chunk id: of one document, or of those with ids in (after, last]."""
         for row in self._stored(collection):
             in_range = row.document_id > after and (last is None or row.document_id <= last)
+            in_range = in_range and document_id in (None, row.document_id)
             if row.knowledge_base_id == knowledge_base_id and in_range:
                 yield row
 

@@ -167,13 +167,23 @@ class MilvusChunkIndex:
         return self._milvus.call(collection, read, missing_collection={})
 
     def rows(
-        self, collection: str, knowledge_base_id: str, *, after: str = "", last: str | None = None
+        self,
+        collection: str,
+        knowledge_base_id: str,
+        *,
+        after: str = "",
+        last: str | None = None,
+        document_id: str | None = None,
     ) -> Iterator[StoredRow]:
-        """Rows of a knowledge base whose document id is in (after, last], by chunk id; nothing without the collection.
+        """Rows of a knowledge base, by chunk id: of one document, or of those with ids in (after, last].
 
         Only the knowledge base's partition is read: a row that lies in two of them comes with each.
         """
-        expression = f"knowledge_base_id == {string(knowledge_base_id)} and document_id > {string(after)}"
+        expression = f"knowledge_base_id == {string(knowledge_base_id)}"
+        if document_id is not None:
+            expression += f" and document_id == {string(document_id)}"
+        else:
+            expression += f" and document_id > {string(after)}"
         if last is not None:
             expression += f" and document_id <= {string(last)}"
         return self._walk(collection, expression)

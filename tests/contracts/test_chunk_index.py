@@ -282,6 +282,7 @@ def test_the_rows_of_a_knowledge_base_come_by_id_for_a_range_of_documents(index:
     assert [entry.id for entry in index.rows(collection, KB, after="doc-0", last="doc-1")] == ["c1", "c4"]
     assert [entry.id for entry in index.rows(collection, KB, after="doc-1")] == ["c2"]
     assert list(index.rows(collection, KB, after="doc-2")) == []
+    assert [entry.id for entry in index.rows(collection, KB, document_id="doc-0")] == ["c0", "c3"]
 
 
 def test_rows_of_no_known_knowledge_base_are_found(index: ChunkIndex, collection: str) -> None:
