@@ -7,11 +7,11 @@ import os
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import psutil
 
@@ -20,6 +20,7 @@ from rag_cluster.domain.documents import IndexRecord, SourceFile
 from rag_cluster.errors import IndexMismatchError, NotFoundError
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.settings import Settings
+from rag_cluster.stores.fakes import MemoryChunkIndex
 from rag_cluster.telemetry import CHUNKS_TOTAL, STAGE_SECONDS
 from rag_cluster.wiring import ServiceFactory
 
@@ -43,10 +44,11 @@ class MeasuredFactory:
         return replace(write_path, index=DroppingIndex()) if self.fake_index else write_path
 
 
-class DroppingIndex:
+class DroppingIndex(MemoryChunkIndex):
     """A `ChunkIndex` that costs nothing: it looks at the shapes, and forgets."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._dimension = 0
 
     def ensure(self, index: IndexRecord) -> None:
@@ -57,29 +59,6 @@ class DroppingIndex:
         """IndexMismatchError for another shape."""
         if vectors.shape != (len(rows), self._dimension):
             raise IndexMismatchError(f"{collection} takes ({len(rows)}, {self._dimension}), not {vectors.shape}")
-
-    def delete(
-        self, collection: str, document_id: str, *, version: int | None = None, max_version: int | None = None
-    ) -> None:
-        """Nothing is there."""
-
-    def update_access(self, collection: str, document_id: str, *, access_key: int, metadata: Mapping[str, Any]) -> None:
-        """Nothing is there."""
-
-    def chunk_ids(self, collection: str, document_id: str) -> dict[str, int]:
-        """Nothing is there."""
-        return {}
-
-    def flush(self, collection: str) -> None:
-        """Nothing to do."""
-
-    async def search_dense(self, *_: object) -> list[Any]:
-        """Nothing is found."""
-        return []
-
-    async def search_sparse(self, *_: object) -> list[Any]:
-        """Nothing is found."""
-        return []
 
 
 class SimulatedListing:
@@ -94,9 +73,9 @@ class SimulatedListing:
             name = f"{number:07}.md"
             yield SourceFile(f"{location}/{number // 1000:04}/{name}", name, 4000 + number % 997, f"{number:032x}")
 
-    def covers(self, location: str, uri: str) -> bool:
-        """Whether the listing of a location would name a URI."""
-        return uri.startswith(f"{location}/")
+    def covers(self, location: str) -> Callable[[str], bool]:
+        """Whether a URI is below the location."""
+        return lambda uri: uri.startswith(f"{location}/")
 
     def fetch(self, uri: str, path: str) -> tuple[str, int]:
         """There is nothing to copy."""

@@ -93,7 +93,7 @@ def data_directory() -> Iterator[str]:
 
 
 def _settings(order: Order) -> Settings:
-    return Settings(data_dir=Path(order.data_dir), embedder=order.embedder, _env_file=None)  # type: ignore[call-arg]
+    return Settings(data_dir=Path(order.data_dir), embedder=order.embedder, _env_file=None)
 
 
 def ingest(order: Order) -> Figures:
