@@ -40,6 +40,8 @@ def open_pdf(source: DocumentSource, limits: ParseLimits) -> Iterator[Any]:
         if count == 0:
             raise CorruptDocumentError(f"{source.filename!r} has no pages that can be read")
         check_page_count(count, limits)
+        if pdfium_c.FPDF_GetFormType(document) != pdfium_c.FORMTYPE_NONE:
+            document.init_forms()  # before any page is opened
         yield document
     finally:
         document.close()

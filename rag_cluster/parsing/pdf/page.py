@@ -8,12 +8,13 @@ from typing import Any
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.pdf import alignment, charts, document, figures, footnotes, rules, tables
+from rag_cluster.parsing.pdf import alignment, charts, document, figures, footnotes, links, rules, tables
 from rag_cluster.parsing.pdf.annotations import annotation_words
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
 from rag_cluster.parsing.pdf.layout import Obstacle, Region, regions
 from rag_cluster.parsing.pdf.lines import Line, Segment, join_words, rows, segments
+from rag_cluster.parsing.pdf.links import Link
 from rag_cluster.parsing.pdf.shapes import Picture, Shapes, read_shapes
 from rag_cluster.parsing.pdf.styles import SLANTED
 from rag_cluster.parsing.pdf.tables import Table
@@ -63,6 +64,7 @@ class PageContent:
     turn: int = 0
     """Quarter turns by which most of the text is turned."""
     tags: dict[int, str] = field(default_factory=dict)
+    links: list[Link] = field(default_factory=list)
     ocr: bool = False
     unrecognized: bool = False
     """Its text would have to be recognised, and was not."""
@@ -80,18 +82,20 @@ class RawPage:
     """Visible words."""
     notes: dict[int, str] = field(default_factory=dict)
     """id of a footnote's first word -> its mark."""
+    links: list[Link] = field(default_factory=list)
 
 
-def read(page: Any) -> RawPage:
+def read(document: Any, page: Any) -> RawPage:
     """Text and shapes of an open pypdfium2 page, hidden text left out."""
     space = page_space(page)
     shapes = read_shapes(page, space)
     textpage = page.get_textpage()  # closed with its page, so that the layer can split runs until then
     layer = read_text(textpage, space)
     words = _visible(layer.words, shapes, space)
-    notes = footnotes.find(textpage, layer, words, shapes, space)
-    words += annotation_words(page, space, words)
-    return RawPage(space, layer, shapes, words, notes)
+    raw = RawPage(space, layer, shapes, words, footnotes.find(textpage, layer, words, shapes, space))
+    raw.links = links.read(document, page, textpage, space)
+    words += annotation_words(document, page, space, words)
+    return raw
 
 
 def picture_share(raw: RawPage) -> float:
@@ -126,7 +130,7 @@ def _on_dark(word: Word, shapes: Shapes) -> bool:
 def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits) -> PageContent:
     """The page's items in reading order."""
     space = raw.space
-    content = PageContent(number, space.width, space.height, tags=document.page_tags(pdf, page))
+    content = PageContent(number, space.width, space.height, tags=document.page_tags(pdf, page), links=raw.links)
     groups: dict[int, list[Word]] = {}
     for word in raw.words:
         turn = 3 if raw.layer.vertical and word.style.turn == 0 else word.style.turn

@@ -17,6 +17,8 @@ NUMBER = re.compile(
     r"^(\(?\d{1,3}[.)](?=\s)|\(?[a-zA-Z][.)](?=\s)|\([a-zA-Z]\)|\(?[ivxIVX]{1,5}[.)](?=\s)"
     r"|[（(][一二三四五六七八九十\d]{1,3}[）)]|[①-⑳]|[一二三四五六七八九十]{1,3}、|\d{1,2}、)\s*"
 )
+BOXES = frozenset("☐☑☒◉◯")
+"""Check boxes and radio buttons: each begins a line, and stays in the text, since it says something."""
 _HYPHENATED = re.compile(r"[^\W\d_][-\u2010]$")
 _SMALL_LETTER = re.compile(r"[^\W\d_A-Z]")
 _TIGHT = "/)]-~%,.;:"
@@ -133,7 +135,7 @@ def _starts(par: Paragraph, line: Line, left: float, right: float, pitch: float,
         return True
     if step > 1.25 * pitch + 0.05 * em and step > 1.15 * em:
         return True
-    if _LEADER_END.search(last.text[-40:]):
+    if _LEADER_END.search(last.text[-40:]) or line.text[0] in BOXES:
         return True
     short = right - last.box[2] > max(3.0 * em, 0.1 * (right - left))
     if line.bold != last.bold and (short or (last.bold and step > 1.1 * pitch)):
