@@ -255,6 +255,16 @@ class Claim:
     """As the version has it: it may hold the document's text only (`ids.awaiting_recognition`)."""
 
 
+class PartOutcome(StrEnum):
+    """What became of one part that was to be completed."""
+
+    WRITTEN = "written"
+    PUBLISHED = "published"
+    """Written as its version's last one, which is READY with it."""
+    LOST = "lost"
+    """Not written: the claim is lost, or the document was deleted."""
+
+
 @dataclass(frozen=True, slots=True)
 class Receipt:
     """What happened to one input of a run: one row per document and outcome."""

@@ -27,6 +27,7 @@ from rag_cluster.domain.documents import (
     KnowledgeBase,
     OutboxEntry,
     OutboxKind,
+    PartOutcome,
     PlannedFile,
     Receipt,
     RunStatus,
@@ -512,6 +513,19 @@ class Ledger(Protocol):
         """Parts that are not done."""
         ...
 
+    def pending_by_version(self, versions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], set[int]]:
+        """(document id, version) -> indexes of its parts that are not done, for each of the versions asked for."""
+        ...
+
+    def begin_index(self, claims: Sequence[Claim]) -> dict[str, tuple[str, int, Mapping[str, Any]]]:
+        """INDEXING for each claim that is still held, all at once; document id -> (source_id, access_key, metadata) as
+        they are now (`Catalog.index_row_facts`), of these only."""
+        ...
+
+    def complete_parts(self, parts: Sequence[tuple[Claim, PartContent]]) -> list[PartOutcome]:
+        """`complete_part` of several, in one transaction: what is lost does not keep the others. Same order."""
+        ...
+
     def complete_part(self, claim: Claim, content: PartContent) -> bool:
         """In one transaction, the version row locked: token and tombstone checked, chunks and parents upserted, part
         done; whoever completes the last part publishes (True): published_version, READY, old rows to the outbox.
@@ -536,6 +550,12 @@ class Ledger(Protocol):
     def finish_run(
         self, run_id: str, status: RunStatus, counts: Mapping[str, int], error_message: str | None = None
     ) -> None: ...
+
+    def request_cancel(self, run_id: str) -> IngestionRun:
+        """Ask a run's driver to end it at its next heartbeat. NotFoundError; ConflictError when it has ended."""
+        ...
+
+    def cancel_requested(self, run_id: str) -> bool: ...
 
     def run(self, run_id: str) -> IngestionRun: ...
 
