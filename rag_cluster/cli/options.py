@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from rag_cluster.parsing.ocr import OcrMode
-from rag_cluster.settings import Settings
+
+if TYPE_CHECKING:
+    from rag_cluster.settings import Settings
 
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one line of JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]

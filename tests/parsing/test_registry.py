@@ -44,7 +44,17 @@ def test_a_parser_that_is_not_there_says_so() -> None:
         ParserRegistry({".x": "rag_cluster.parsing.text:NoClass"}).info("a.x")
 
 
-def test_the_ocr_mode_is_part_of_the_version_where_it_matters() -> None:
-    auto, off = ParserRegistry(ocr=OcrMode.AUTO), ParserRegistry(ocr=OcrMode.OFF)
-    assert auto.info("a.png").version != off.info("a.png").version
-    assert auto.info("a.txt") == off.info("a.txt")
+def test_the_ocr_mode_is_told_where_it_matters() -> None:
+    auto, off, force = (ParserRegistry(ocr=mode) for mode in (OcrMode.AUTO, OcrMode.OFF, OcrMode.FORCE))
+    assert [registry.info("a.png").recognition for registry in (auto, off, force)] == ["auto", "off", "force"]
+    assert auto.info("a.pdf").version == off.info("a.pdf").version != force.info("a.pdf").version
+    assert auto.info("a.txt") == off.info("a.txt") == force.info("a.txt")
+
+
+def test_deferred_recognition_gives_the_same_content_as_recognition_at_once() -> None:
+    assert ParserRegistry(ocr=OcrMode.DEFERRED).info("a.pdf") == ParserRegistry(ocr=OcrMode.AUTO).info("a.pdf")
+
+
+def test_a_parser_that_is_to_recognise_later_gets_no_recogniser() -> None:
+    for registry in (ParserRegistry(postpone_ocr=True), ParserRegistry(ocr=OcrMode.DEFERRED)):
+        assert registry.parser_for("a.pdf")._recognizer is None  # type: ignore[attr-defined]
