@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import math
 import re
 from decimal import ROUND_HALF_UP, Context, Decimal, InvalidOperation
 from fractions import Fraction
 from functools import lru_cache
+
+from rag_cluster.parsing.serial_dates import elapsed, iso_moment
 
 _FRACTION_LIMIT = 30
 _WIDE = Context(prec=100)
@@ -22,13 +23,14 @@ BUILTIN = {
     **dict.fromkeys((32, 33, 34, 35, 55, 56), "h:mm:ss"),
 }  # fmt: skip
 _TOKEN = re.compile(
-    r"""\[(?P<bracket>[^\]]*)\]|"(?P<quoted>[^"]*)"|\\(?P<escaped>.)|_(?P<space>.)|\*(?P<fill>.)"""
+    r"""\[(?P<bracket>[^\]]*)\]|"(?P<quoted>[^"]*)"|(?:\\|!(?=[.,]))(?P<escaped>.)|_(?P<space>.)|\*(?P<fill>.)"""
     r"""|(?P<general>General)|(?P<ampm>AM/PM|A/P|上午/下午)|(?P<exponent>E[+-])|(?P<digits>[0#?]+)|(?P<date>[yY]+|[mM]+|[dD]+"""
     r"""|[hH]+|[sS]+|[aA]{3,4}|[gG]+|[bB]{2,4}|(?<![A-Za-z])e+(?![A-Za-z+-]))|(?P<other>.)""",
     re.DOTALL | re.IGNORECASE,
 )
 _CURRENCY = re.compile(r"^\$([^-]*)(?:-[0-9A-Fa-f]*)?$")
 _CONDITION = re.compile(r"^(<=|>=|<>|<|>|=)(-?(?:\d+\.?\d*|\.\d+))$")
+_FRACTION = re.compile(r"([0#?]+\s+)?[0#?]+\s*/\s*([0#?\d]+)")
 _ELAPSED = re.compile(r"^(h+|m+|s+)$", re.IGNORECASE)
 
 
@@ -54,7 +56,7 @@ class NumberFormat:
             return raw
         section, signed = self._section(value)
         if section.is_date:
-            return _date(value, section, self._date1904)
+            return section.moment(value, self._date1904) or general(raw)
         if section.general:
             number = general(raw) if signed else general(raw).removeprefix("-")
             return section.literal_prefix + number + section.literal_suffix
@@ -177,27 +179,52 @@ class _Section:
         sign = "-" if signed and value < 0 and negative else ""
         return (sign + body).strip()
 
+    def moment(self, value: float, date1904: bool) -> str | None:
+        """The value as a date, a time or a span of time; None when it is none."""
+        letters = "".join(text.lower() for kind, text in self.tokens if kind == "date")
+        if self.elapsed:
+            return elapsed(value, self.elapsed, seconds="s" in letters)
+        time = any(c in letters for c in "hs") or any(kind == "ampm" for kind, _ in self.tokens)
+        date = any(c in letters for c in "ydagbe") or ("m" in letters and not time)
+        return iso_moment(value, date=date, time=time, date1904=date1904)
+
     def _is_fraction(self) -> bool:
-        return re.search(r"[0#?]+/[0#?\d]+", "".join(text for _, text in self.tokens)) is not None
+        return _FRACTION.search(self._layout()) is not None
+
+    def _layout(self) -> str:
+        return "".join(text for kind, text in self.tokens if kind in ("digits", "other"))
 
     def _fraction(self, value: float) -> str:
-        whole = int(abs(value))
+        """A whole number and a fraction, or one improper fraction where the format has no place for the whole."""
+        found = _FRACTION.search(self._layout())
+        assert found is not None
+        mixed, below = found[1] is not None, found[2]
+        whole = int(abs(value)) if mixed else 0
         rest = abs(value) - whole
-        denominator = re.search(r"/\s*([0#?\d]+)", "".join(text for _, text in self.tokens))
-        digits = len(denominator[1]) if denominator else 1
-        part = Fraction(rest).limit_denominator(10 ** min(digits, 4) - 1)
-        if part == 1:
-            whole, part = whole + 1, Fraction(0)
-        pieces = [str(whole)] if whole or not part else []
-        pieces += [f"{part.numerator}/{part.denominator}"] if part else []
-        return ("-" if value < 0 else "") + " ".join(pieces)
+        if below.strip("0#?"):
+            denominator = int(below.replace("#", "").replace("?", "")) or 1
+            numerator = round(rest * denominator)
+        else:
+            part = Fraction(rest).limit_denominator(10 ** min(len(below), 4) - 1)
+            numerator, denominator = part.numerator, part.denominator
+        if mixed and numerator == denominator:
+            whole, numerator = whole + 1, 0
+        pieces = [str(whole)] if whole or not numerator else []
+        pieces += [f"{numerator}/{denominator}"] if numerator else []
+        digits = [index for index, (kind, text) in enumerate(self.tokens) if kind == "digits" or text.isdigit()]
+        before = "".join(text for kind, text in self.tokens[: digits[0]] if kind == "literal")
+        after = "".join(text for kind, text in self.tokens[digits[-1] + 1 :] if kind == "literal")
+        return ("-" if value < 0 else "") + before + " ".join(pieces) + after
 
     def _digits(self, exact: Decimal) -> tuple[str, bool]:
         """The text with its literals, and whether any digit is not zero (no "-0")."""
         layout = self.tokens
         first = next(i for i, (kind, _) in enumerate(layout) if kind in ("digits", "exponent"))
         last = max(i for i, (kind, _) in enumerate(layout) if kind == "digits")
-        pattern = "".join(t for k, t in layout[first : last + 1] if k in ("digits", "exponent") or t in ".,")
+        pattern = "".join(
+            t if k in ("digits", "exponent") or (k == "other" and t in ".,") else ""
+            for k, t in layout[first : last + 1]
+        )
         trailing = 0
         while last + 1 + trailing < len(layout) and layout[last + 1 + trailing][1] == ",":
             trailing += 1
@@ -252,55 +279,14 @@ def _plain(exact: Decimal, pattern: str) -> str:
 
 def _scientific(exact: Decimal, pattern: str) -> str:
     mantissa, _, exponent = re.sub("e", "E", pattern).partition("E")
-    places = len(mantissa.partition(".")[2])
-    text = f"{exact:.{places}E}"
-    head, _, power = text.partition("E")
-    width = exponent.count("0") or 1
-    return f"{head}E{'-' if power.startswith('-') else '+'}{power.lstrip('+-').zfill(width)}"
-
-
-def _date(value: float, section: _Section, date1904: bool) -> str:
-    letters = "".join(text.lower() for kind, text in section.tokens if kind == "date")
-    has_time = any(c in letters for c in "hs") or any(kind == "ampm" for kind, _ in section.tokens)
-    has_date = any(c in letters for c in "ydagbe") or ("m" in letters and not has_time)
-    if section.elapsed:
-        return _elapsed(value, section.elapsed, "s" in letters)
-    if not has_date:
-        return _clock(value % 1)
-    if value < 0:
-        return general(repr(value))
-    # Excel stores moments as binary fractions of a day: half a second of slack puts them back on the second.
-    seconds = round(value * 86_400)
-    days, rest = divmod(seconds, 86_400)
-    if not date1904 and days == 0:
-        return f"1900-01-00 {_clock(rest / 86_400)}" if has_time and rest else "1900-01-00"
-    try:
-        day = _epoch(days, date1904) + dt.timedelta(days=days)
-    except OverflowError:
-        return general(repr(value))
-    if has_time:
-        return f"{day.isoformat()} {_clock(rest / 86_400)}"
-    return day.isoformat()
-
-
-def _epoch(days: int, date1904: bool) -> dt.date:
-    # Excel's 1900 system has a 29 February 1900 that never was.
-    if date1904:
-        return dt.date(1904, 1, 1)
-    return dt.date(1899, 12, 30) if days > 60 else dt.date(1899, 12, 31)
-
-
-def _clock(fraction: float) -> str:
-    seconds = round(fraction * 86_400) % 86_400
-    return f"{seconds // 3600:02d}:{seconds // 60 % 60:02d}:{seconds % 60:02d}"
-
-
-def _elapsed(value: float, unit: str, with_seconds: bool) -> str:
-    seconds = round(abs(value) * 86_400)
-    sign = "-" if value < 0 else ""
-    if unit == "s":
-        return f"{sign}{seconds}"
-    if unit == "m":
-        return f"{sign}{seconds // 60}:{seconds % 60:02d}"
-    hours = f"{sign}{seconds // 3600}:{seconds // 60 % 60:02d}"
-    return f"{hours}:{seconds % 60:02d}" if with_seconds else hours
+    whole, _, fraction = mantissa.partition(".")
+    # With several places before the point the exponent is a multiple of their number: 12.3E+6.
+    step = max(sum(char in "0#?" for char in whole), 1)
+    power = exact.adjusted() // step * step if exact else 0
+    unit = Decimal(1).scaleb(-len(fraction))
+    shown = exact.scaleb(-power, _WIDE).quantize(unit, ROUND_HALF_UP, _WIDE)
+    if shown >= Decimal(10) ** step:
+        power += step
+        shown = exact.scaleb(-power, _WIDE).quantize(unit, ROUND_HALF_UP, _WIDE)
+    sign = "-" if power < 0 else "+" * exponent.startswith("+")
+    return f"{shown:f}E{sign}{str(abs(power)).zfill(exponent.count('0') or 1)}"
