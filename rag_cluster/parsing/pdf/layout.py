@@ -6,6 +6,7 @@ table), they cut the page into bands; the bands keep the gutter. Columns of a ta
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -89,10 +90,11 @@ def _crossed_gutter(items: list[Item], size: float, known: tuple[float, ...]) ->
                 votes.append((end, piece.x0))
             end = max(end, piece.x1)
     candidates: dict[int, tuple[int, float]] = {}
-    starts = sorted({round(right, 0) for _, right in votes})
-    for start in starts:
+    lefts, rights = sorted(left for left, _ in votes), sorted(right for _, right in votes)
+    for start in sorted({round(right, 0) for right in rights}):
         position = start - 0.35 * size
-        count = sum(left < position < right for left, right in votes)
+        # Gaps that begin before the position, without those that also end before it.
+        count = bisect_left(lefts, position) - bisect_right(rights, position)
         candidates[round(position / 3)] = max(candidates.get(round(position / 3), (0, 0.0)), (count, position))
     for count, position in sorted(candidates.values(), reverse=True)[:8]:
         if count < 3:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Sequence
+from operator import attrgetter
 from statistics import median
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf.geometry import Frame, union
+from rag_cluster.parsing.pdf.styles import Style
 from rag_cluster.parsing.pdf.text import Word
 
 CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff"
@@ -39,7 +41,7 @@ def normalise(text: str) -> str:
 class Segment:
     """Words next to each other on one baseline."""
 
-    __slots__ = ("_text", "chars", "size", "words", "x0", "x1", "y0", "y1")
+    __slots__ = ("_text", "chars", "middle", "size", "words", "x0", "x1", "y0", "y1")
 
     def __init__(self, words: list[Word]) -> None:
         self.words = words
@@ -49,6 +51,8 @@ class Segment:
         self.chars, self.size = len(word.text), word.style.size
         if len(words) > 1:
             self._grow(words)
+        self.middle = self.y0 + self.y1
+        """Twice the height of its middle, for sorting."""
 
     def _grow(self, words: Sequence[Word]) -> None:
         """Box, characters and size of several words; the longest word tells the size."""
@@ -155,19 +159,22 @@ class Line:
             self.box = union([s.box for s in pieces])
         self.frame = frame
         self.region = region
-        self.hyphen = words[-1].hyphen or (len(words[-1].text) > 1 and words[-1].text[-1] in "-\u2010")
+        last = words[-1]
+        self.hyphen = last.hyphen or (len(last.text) > 1 and last.text[-1] in "-\u2010")
         self.lead = _lead(words)
         """Where the text after the first word starts: the hanging indent of a list item."""
-        self._weigh(words)
+        if len(words) == 1:
+            self._take(last.style, len(last.text))
+        else:
+            self._weigh(words)
+
+    def _take(self, style: Style, chars: int) -> None:
+        self.chars, self.font_share = chars, 1.0
+        self.size, self.font, self.mcid = round(style.size, 1), style.font, style.mcid
+        self.bold, self.italic, self.mono = style.bold, style.italic, style.mono
 
     def _weigh(self, words: Sequence[Word]) -> None:
         """Size, font and weight of most of its characters."""
-        if len(words) == 1:
-            style = words[0].style
-            self.chars, self.font_share = len(words[0].text), 1.0
-            self.size, self.font, self.mcid = round(style.size, 1), style.font, style.mcid
-            self.bold, self.italic, self.mono = style.bold, style.italic, style.mono
-            return
         weights: dict[int, int] = {}
         styles = {}
         for word in words:
@@ -175,8 +182,7 @@ class Line:
             weights[key] = weights.get(key, 0) + len(word.text)
             styles[key] = word.style
         if len(styles) == 1:
-            self._weigh(words[:1])
-            self.chars = weights[key]
+            self._take(words[0].style, weights[key])
             return
         self.chars = sum(weights.values())
         main = styles[max(weights, key=weights.__getitem__)]
@@ -201,29 +207,29 @@ def _lead(words: Sequence[Word]) -> float:
     return words[1].x0 if len(words) > 1 else first.x0
 
 
+_PLACE = attrgetter("middle", "x0")
+_LEFT = attrgetter("x0")
+
+
 def rows(pieces: Sequence[Segment]) -> list[list[Segment]]:
     """Segments at the same height, each row left to right, rows from top to bottom."""
     if len(pieces) == 1:
         return [[pieces[0]]]
     out: list[list[Segment]] = []
-    tops: list[tuple[float, float]] = []
-    for piece in sorted(pieces, key=lambda s: (s.y0 + s.y1, s.x0)):
-        middle = (piece.y0 + piece.y1) / 2
-        if out:
-            top, bottom = tops[-1]
-            height = min(bottom - top, piece.y1 - piece.y0)
-            shared = min(bottom, piece.y1) - max(top, piece.y0)
-            if top < middle < bottom and shared > 0.45 * height:
+    top = bottom = 0.0
+    for piece in sorted(pieces, key=_PLACE):
+        y0, y1 = piece.y0, piece.y1
+        if out and top < (y0 + y1) / 2 < bottom:
+            shared = (bottom if bottom < y1 else y1) - (top if top > y0 else y0)
+            if shared > 0.45 * min(bottom - top, y1 - y0):
                 out[-1].append(piece)
-                if piece.y1 - piece.y0 > 0.8 * (bottom - top):
-                    tops[-1] = (min(top, piece.y0), max(bottom, piece.y1)) if len(out[-1]) == 1 else (top, bottom)
                 continue
         out.append([piece])
-        tops.append((piece.y0, piece.y1))
+        top, bottom = y0, y1
     for row in out:
         if len(row) == 1:
             continue
-        row.sort(key=lambda s: s.x0)
+        row.sort(key=_LEFT)
         if not all(s.words[0].text.isascii() for s in row) and _right_to_left(row):
             row.sort(key=lambda s: s.words[0].order)
     return out

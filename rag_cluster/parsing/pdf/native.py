@@ -37,7 +37,6 @@ def address(handle: Any) -> int:
 
 
 loose_box = _bind(pdfium_c.FPDFText_GetLooseCharBox, _I, _P, _I, _P)
-char_origin = _bind(pdfium_c.FPDFText_GetCharOrigin, _I, _P, _I, _P, _P)
 char_unicode = _bind(pdfium_c.FPDFText_GetUnicode, ctypes.c_uint, _P, _I)
 char_count = _bind(pdfium_c.FPDFText_CountChars, _I, _P)
 char_text = _bind(pdfium_c.FPDFText_GetText, _I, _P, _I, _I, _P)
@@ -49,7 +48,6 @@ object_matrix = _bind(pdfium_c.FPDFPageObj_GetMatrix, _I, _P, _P)
 object_fill = _bind(pdfium_c.FPDFPageObj_GetFillColor, _I, _P, _P, _P, _P, _P)
 object_mcid = _bind(pdfium_c.FPDFPageObj_GetMarkedContentID, _I, _P)
 page_object_count = _bind(pdfium_c.FPDFPage_CountObjects, _I, _P)
-page_object = _bind(pdfium_c.FPDFPage_GetObject, _H, _P, _I)
 form_object_count = _bind(pdfium_c.FPDFFormObj_CountObjects, _I, _P)
 form_object = _bind(pdfium_c.FPDFFormObj_GetObject, _H, _P, ctypes.c_ulong)
 path_draw_mode = _bind(pdfium_c.FPDFPath_GetDrawMode, _I, _P, _P, _P)
@@ -82,7 +80,9 @@ class Floats:
 
 _loose_box = _bind(pdfium_c.FPDFText_GetLooseCharBox, None)
 _matrix = _bind(pdfium_c.FPDFText_GetMatrix, None)
+_origin = _bind(pdfium_c.FPDFText_GetCharOrigin, None)
 _object = _bind(pdfium_c.FPDFText_GetTextObject, _H)
+_page_object = _bind(pdfium_c.FPDFPage_GetObject, _H)
 _font_size = _bind(pdfium_c.FPDFText_GetFontSize, ctypes.c_double)
 _unmapped = _bind(pdfium_c.FPDFText_HasUnicodeMapError, _I)
 Rows = npt.NDArray[np.float32]
@@ -91,6 +91,11 @@ Rows = npt.NDArray[np.float32]
 def char_objects(textpage: int, indices: Sequence[int]) -> list[int]:
     """Addresses of the text objects that characters belong to."""
     return list(map(_object, repeat(_P(textpage)), indices))
+
+
+def page_objects(page: int, count: int) -> list[int]:
+    """Addresses of a page's first objects."""
+    return list(map(_page_object, repeat(_P(page)), range(count)))
 
 
 def char_font_sizes(textpage: int, indices: Sequence[int]) -> list[float]:
@@ -111,6 +116,13 @@ def char_boxes(textpage: int, indices: Sequence[int]) -> Rows:
 def char_matrices(textpage: int, indices: Sequence[int]) -> Rows:
     """Text matrices (a, b, c, d, e, f) of characters, shape (n, 6)."""
     return _buffers.matrices.fill(_matrix, textpage, indices)
+
+
+def char_origin(textpage: int, index: int) -> tuple[float, float]:
+    """Where a character stands on its baseline, in user space."""
+    x, y = ctypes.c_double(), ctypes.c_double()
+    _origin(_P(textpage), index, ctypes.byref(x), ctypes.byref(y))
+    return x.value, y.value
 
 
 class _RowBuffer:

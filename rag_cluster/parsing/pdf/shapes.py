@@ -7,6 +7,7 @@ import itertools
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -89,8 +90,10 @@ def read_shapes(page: object, space: PageSpace) -> Shapes:
     reader = _Reader(space)
     handle = native.address(page)
     count = min(max(native.page_object_count(handle), 0), MAX_OBJECTS)
-    handles = list(map(native.page_object, itertools.repeat(handle), range(count)))
+    handles = native.page_objects(handle, count)
     kinds = list(map(native.object_type, handles))
+    if set(kinds) <= {pdfium_c.FPDF_PAGEOBJ_TEXT}:
+        return reader.shapes
     paths = [h for h, kind in zip(handles, kinds, strict=True) if kind == pdfium_c.FPDF_PAGEOBJ_PATH]
     others = [(h, kind) for h, kind in zip(handles, kinds, strict=True) if kind in _CONTENT]
     if paths:
@@ -107,11 +110,13 @@ class _Reader:
         self.shapes = Shapes()
         self._space = space
         self._seen = 0
-        self._bounds = native.Floats(4)
-        self._matrix = native.Floats(6)
-        self._mode = native.Floats(2, ctypes.c_int)
-        self._rgba = native.Floats(4, ctypes.c_uint)
-        self._xy = native.Floats(2)
+
+    # Most pages draw nothing and need no buffers.
+    _bounds = cached_property(lambda _: native.Floats(4))
+    _matrix = cached_property(lambda _: native.Floats(6))
+    _mode = cached_property(lambda _: native.Floats(2, ctypes.c_int))
+    _rgba = cached_property(lambda _: native.Floats(4, ctypes.c_uint))
+    _xy = cached_property(lambda _: native.Floats(2))
 
     def paths(self, handles: Sequence[int]) -> None:
         """Sort top-level paths in: most are thin, and rules by their boxes alone."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -16,6 +17,7 @@ SLANTED = -1
 """`Style.turn` of text that runs neither along nor across the page."""
 _STROKED, _INVISIBLE = 2, 3
 """Text render modes."""
+_PAINT = struct.Struct("=4I4f")
 
 
 @dataclass(slots=True)
@@ -52,7 +54,6 @@ class StyleReader:
         """Of the text objects that were read: the address of the font."""
         self.ems: Array = np.zeros(0)
         """And the em along the baseline, in user space; negative where the text is mirrored."""
-        self._rect = native.Floats(4)
 
     def read(self, handles: Sequence[int], indices: Sequence[int]) -> list[Style]:
         """One per text object, by a character of each."""
@@ -65,15 +66,15 @@ class StyleReader:
         matrices = native.char_matrices(self._page, indices)
         self.fonts = list(map(native.text_font, handles))
         self.ems = matrices[:, 0] * np.array(sizes)
+        paint = np.hstack([rgba, matrices[:, :4].view(np.uint32)])
         looks = zip(
             sizes,
             self.fonts,
             colored,
-            map(tuple, rgba.tolist()),
+            paint.view(np.dtype((np.void, 32)))[:, 0].tolist(),
             map(native.text_render_mode, handles),
             map(native.object_mcid, handles),
             native.chars_unmapped(self._page, indices),
-            map(tuple, matrices[:, :4].tolist()),
             strict=True,
         )
         known: dict[tuple[object, ...], Style] = {}
@@ -87,12 +88,13 @@ class StyleReader:
 
     def measured(self, styles: Sequence[Style], indices: Sequence[int], boxes: Array) -> list[Style]:
         """The styles, other ones where the font's box is unusable; boxes: of the words that begin there, (n, 4)."""
-        out = []
-        for style, index, box in zip(styles, indices, boxes.tolist(), strict=True):
-            across = box[2] - box[0] if style.turn % 2 else box[3] - box[1]
-            if not 0.55 * style.size < across < 1.9 * style.size and (style.turn != SLANTED or style.size <= 0):
-                style = self._measured(style, index)
-            out.append(style)
+        out = list(styles)
+        sizes = np.array([style.size for style in styles])
+        turns = np.array([style.turn for style in styles])
+        across = np.where(turns % 2, boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1])
+        usual = (0.55 * sizes < across) & (across < 1.9 * sizes)
+        for i in np.flatnonzero(~usual & ((turns != SLANTED) | (sizes <= 0))).tolist():
+            out[i] = self._measured(out[i], indices[i])
         return out
 
     def _style(
@@ -100,13 +102,13 @@ class StyleReader:
         size: float,
         font: int,
         colored: int,
-        rgba: tuple[int, int, int, int],
+        paint: bytes,
         mode: int,
         mcid: int,
         unmapped: int,
-        matrix: tuple[float, float, float, float],
     ) -> Style:
-        a, b, c, d = matrix
+        """paint: red, green, blue and alpha as 32 bit numbers, then the text matrix as floats."""
+        *rgba, a, b, c, d = _PAINT.unpack(paint)
         size *= (math.hypot(c, d) or 1.0) * self._space.unit
         name, bold, italic, mono = self.cache.facts(font)
         color = rgba[0] << 16 | rgba[1] << 8 | rgba[2]
@@ -125,8 +127,7 @@ class StyleReader:
 
     def _measured(self, style: Style, index: int) -> Style:
         """A word in vertical writing is long across its line; one character tells whether the font's box is odd."""
-        native.loose_box(self._page, index, self._rect.address)
-        left, top, right, bottom = self._rect.values
+        left, top, right, bottom = native.char_boxes(self._page, [index])[0].tolist()
         x0, y0, x1, y1 = self._space.box(left, bottom, right, top)
         across = x1 - x0 if style.turn % 2 else y1 - y0
         if style.size <= 0:

@@ -7,10 +7,10 @@ top-left origin.
 
 from __future__ import annotations
 
-import ctypes
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from math import inf
 
 import numpy as np
 import numpy.typing as npt
@@ -107,21 +107,19 @@ def read_text(textpage: object, space: PageSpace) -> TextLayer:
 
 def _mark_monospaced(words: Sequence[Word]) -> None:
     """Fonts whose words all have the same width per letter are monospaced, whatever their flags say."""
-    widths: dict[str, list[float]] = {}
+    ranges: dict[str, tuple[float, float, int]] = {}
     for word in words:
-        style = word.style
-        if (
-            style.turn == 0
-            and not style.mono
-            and len(word.text) > 2
-            and word.text.isascii()
-            and _LETTERS.match(word.text)
-        ):
-            widths.setdefault(style.font, []).append((word.x1 - word.x0) / len(word.text) / style.size)
+        style, text = word.style, word.text
+        low, high, count = ranges.get(style.font, (inf, -inf, 0))
+        if high - low >= 0.012:
+            continue  # proportional, as most fonts are after two words
+        if style.turn == 0 and not style.mono and len(text) > 2 and text.isascii() and _LETTERS.match(text):
+            width = (word.x1 - word.x0) / len(text) / style.size
+            ranges[style.font] = (min(low, width), max(high, width), count + 1)
     fixed = {
         font
-        for font, ratios in widths.items()
-        if len(ratios) > 3 and min(ratios) > 0.45 and max(ratios) < 0.8 and max(ratios) - min(ratios) < 0.012
+        for font, (low, high, count) in ranges.items()
+        if count > 3 and low > 0.45 and high < 0.8 and high - low < 0.012
     }
     if fixed:
         for word in words:
@@ -152,7 +150,6 @@ class _Reader:
         self._page = native.address(textpage)
         self._space = space
         self._reach = (2 * space.width + 2, 2 * space.height + 2)
-        self._point = native.Floats(2, ctypes.c_double)
 
     def read(self) -> TextLayer:
         text, codes = page_text(self._page)
@@ -286,8 +283,8 @@ class _Reader:
 
     def _baseline_box(self, index: int, box: Sequence[float], style: Style) -> Sequence[float]:
         """Ascent 0.8 em and descent 0.2 em around the baseline, across the reading direction as displayed."""
-        native.char_origin(self._page, index, *self._point.addresses)
-        x, y, _, _ = self._space.box(*self._point.values, *self._point.values)
+        left, bottom = native.char_origin(self._page, index)
+        x, y, _, _ = self._space.box(left, bottom, left, bottom)
         em = style.size
         if style.turn == 0:
             return (box[0], y - 0.8 * em, box[2], y + 0.2 * em)
