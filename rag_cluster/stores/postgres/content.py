@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -23,14 +24,22 @@ PARENT = """p.index AS parent_index, p.text AS parent_text, p.token_count AS par
 """Columns of a chunk's parent p, for `parent`."""
 
 
-def write_part(connection: Connection, content: PartContent) -> None:
-    """Replace the chunks [start, end) of a version and add the parents that they name. One COPY for the chunks."""
-    part = content.part
+def write_parts(connection: Connection, contents: Sequence[PartContent]) -> None:
+    """Replace the chunks [start, end) of each part's version and add the parents that they name. One COPY for all."""
+    if not contents:
+        return
+    parts = [content.part for content in contents]
     connection.execute(
-        "DELETE FROM chunks WHERE document_id = %s AND version = %s AND index >= %s AND index < %s",
-        (part.document_id, part.version, part.start, part.end),
+        """DELETE FROM chunks c USING unnest(%s::uuid[], %s::int[], %s::int[], %s::int[]) AS w (id, version, b, e)
+           WHERE c.document_id = w.id AND c.version = w.version AND c.index >= w.b AND c.index < w.e""",
+        (
+            [part.document_id for part in parts],
+            [part.version for part in parts],
+            [part.start for part in parts],
+            [part.end for part in parts],
+        ),
     )
-    _write_parents(connection, content.parents)
+    _write_parents(connection, [parent for content in contents for parent in content.parents])
     with (
         connection.cursor() as cursor,
         cursor.copy(
@@ -39,11 +48,14 @@ def write_part(connection: Connection, content: PartContent) -> None:
                  chunking_strategy, metadata) FROM STDIN"""
         ) as copy,
     ):
-        for chunk in content.chunks:
-            copy.write_row(_chunk_values(chunk))
+        for content in contents:
+            for chunk in content.chunks:
+                copy.write_row(_chunk_values(chunk))
 
 
-def _write_parents(connection: Connection, parents: tuple[Parent, ...]) -> None:
+def _write_parents(connection: Connection, parents: Sequence[Parent]) -> None:
+    if not parents:
+        return
     # A parent larger than a part comes with each of its parts: the first one writes it.
     connection.execute(
         """INSERT INTO parents (id, document_id, version, index, text, token_count, locator, metadata)

@@ -1,21 +1,40 @@
-"""From a parsed version to a published one: the part of `PostgresLedger` about parts, publishing and failing."""
+"""From a claim to a committed snapshot, or to a failure: the part of `PostgresLedger` that preparing uses."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from rag_cluster.domain.chunks import Part, PartContent
+from rag_cluster.domain.chunks import Part
 from rag_cluster.domain.documents import Claim, DocumentStatus, OutboxKind, SourceFile
 from rag_cluster.errors import ClaimLostError
-from rag_cluster.stores.postgres import rows
-from rag_cluster.stores.postgres.adapters import as_uuid
-from rag_cluster.stores.postgres.content import write_part
 from rag_cluster.stores.postgres.database import Connection, Database
-from rag_cluster.stores.postgres.outbox import owe, owe_versions
+from rag_cluster.stores.postgres.outbox import owe
 
 _MAX_MESSAGE = 4000
-_VERSION_ROWS = ("chunks", "parents", "document_assets")
+VERSION_ROWS = ("chunks", "parents", "document_assets")
+"""Tables of what a version holds. What a part wrote leaves them with its version."""
+
+# One statement is one transaction. The rows are locked first, document before version, as by everybody else: whoever
+# waited for them sees the tombstone and the token of now, and the update changes the very rows that are locked.
+_COMMIT_SNAPSHOT = """
+    WITH held AS (
+      SELECT v.document_id, v.version FROM documents d JOIN document_versions v ON v.document_id = d.id
+      WHERE d.id = %(document)s AND v.version = %(version)s AND d.deleted_at IS NULL
+        AND v.claim_token = %(token)s AND v.claim_owner = %(owner)s
+        AND coalesce(d.published_version, 0) < v.version
+      FOR NO KEY UPDATE OF d, v),
+    changed AS (
+      UPDATE document_versions v SET sha256 = %(sha256)s, size = %(size)s, parts_total = %(total)s,
+        content_fingerprint = coalesce(%(fingerprint)s, content_fingerprint), status = 'EMBEDDING', updated_at = now()
+      FROM held WHERE v.document_id = held.document_id AND v.version = held.version
+      RETURNING v.document_id, v.version),
+    added AS (
+      INSERT INTO document_parts (document_id, version, part, chunk_start, chunk_end)
+      SELECT c.document_id, c.version, p.*
+      FROM changed c, unnest(%(parts)s::int[], %(starts)s::int[], %(ends)s::int[]) AS p
+      ON CONFLICT DO NOTHING)
+    SELECT 1 FROM changed"""
 
 
 class LedgerParts:
@@ -37,7 +56,7 @@ class LedgerParts:
                 _claim_values(claim) | {"status": status},
             )
         if not updated.rowcount:
-            raise _lost(claim)
+            raise lost_claim(claim)
 
     def settle_unchanged(self, claim: Claim, file: SourceFile, sha256: str) -> bool:
         """If the published version has the same bytes and a fingerprint that serves (`ids.serves`), drop the claimed
@@ -80,60 +99,16 @@ class LedgerParts:
         harmless."""
         if not parts:
             raise ValueError("a version without parts can never be published: fail it as empty_document")
-        with self._database.transaction() as connection:
-            _lock_claimed(connection, claim)
-            connection.execute(
-                """UPDATE document_versions SET sha256 = %(sha256)s, size = %(size)s, parts_total = %(total)s,
-                     content_fingerprint = coalesce(%(fingerprint)s, content_fingerprint),
-                     status = 'EMBEDDING', updated_at = now()
-                   WHERE document_id = %(document)s AND version = %(version)s""",
-                _claim_values(claim)
-                | {"sha256": sha256, "size": size, "total": len(parts), "fingerprint": content_fingerprint},
-            )
-            connection.execute(
-                """INSERT INTO document_parts (document_id, version, part, chunk_start, chunk_end)
-                   SELECT %s, %s, * FROM unnest(%s::int[], %s::int[], %s::int[]) ON CONFLICT DO NOTHING""",
-                (
-                    claim.document_id,
-                    claim.version,
-                    [part.index for part in parts],
-                    [part.start for part in parts],
-                    [part.end for part in parts],
-                ),
-            )
-
-    def pending_parts(self, document_id: str, version: int) -> list[Part]:
-        """Parts that are not done, in order."""
+        values = {"sha256": sha256, "size": size, "total": len(parts), "fingerprint": content_fingerprint}
+        values |= {
+            "parts": [part.index for part in parts],
+            "starts": [part.start for part in parts],
+            "ends": [part.end for part in parts],
+        }
         with self._database.connection() as connection:
-            found = connection.execute(
-                """SELECT * FROM document_parts WHERE document_id = %s AND version = %s AND done_at IS NULL
-                   ORDER BY part""",
-                (as_uuid(document_id, "document"), version),
-            ).fetchall()
-        return [rows.part(row) for row in found]
-
-    def complete_part(self, claim: Claim, content: PartContent) -> bool:
-        """In one transaction, document and version locked: token and tombstone checked, chunks and parents written,
-        part done; whoever completes the last part publishes (True): published_version, READY, old rows to the outbox.
-
-        Idempotent: a part that was done before is left alone, and whoever published hears True again. ClaimLostError.
-        """
-        with self._database.transaction() as connection:
-            locked = _lock(connection, claim)
-            if locked["status"] == DocumentStatus.READY and locked["claim_token"] == claim.token:
-                return _published_by(connection, claim, content.part)
-            _check(locked, claim)
-            marked = connection.execute(
-                """UPDATE document_parts SET done_at = clock_timestamp()
-                   WHERE document_id = %s AND version = %s AND part = %s AND done_at IS NULL""",
-                (claim.document_id, claim.version, content.part.index),
-            )
-            if marked.rowcount:
-                write_part(connection, content)
-            if locked["parts_total"] is None or _parts_left(connection, claim):
-                return False
-            _publish(connection, locked, claim)
-            return True
+            changed = connection.execute(_COMMIT_SNAPSHOT, _claim_values(claim) | values).fetchone()
+        if changed is None:
+            raise lost_claim(claim)
 
     def fail(self, claim: Claim, *, stage: str, error_type: str, message: str, permanent: bool) -> None:
         """FAILED with its reason. Again is harmless. ClaimLostError.
@@ -145,7 +120,8 @@ class LedgerParts:
             locked = _lock(connection, claim)
             if locked["status"] == DocumentStatus.FAILED and locked["claim_token"] == claim.token:
                 return
-            _check(locked, claim)
+            if not holds(locked, claim):
+                raise lost_claim(claim)
             fail_version(
                 connection,
                 locked,
@@ -176,15 +152,9 @@ def fail_version(
         (stage, error_type, message[:_MAX_MESSAGE], permanent, *key),
     )
     if permanent and version["parts_total"] is not None:
-        for table in _VERSION_ROWS:
+        for table in VERSION_ROWS:
             connection.execute(f"DELETE FROM {table} WHERE document_id = %s AND version = %s", key)  # noqa: S608
         owe(connection, OutboxKind.INDEX_DELETE, key[0], knowledge_base_id, {"version": key[1]})
-
-
-def _lock_claimed(connection: Connection, claim: Claim) -> dict[str, Any]:
-    locked = _lock(connection, claim)
-    _check(locked, claim)
-    return locked
 
 
 def _lock(connection: Connection, claim: Claim) -> dict[str, Any]:
@@ -195,53 +165,14 @@ def _lock(connection: Connection, claim: Claim) -> dict[str, Any]:
         _claim_values(claim),
     ).fetchone()
     if locked is None or locked["deleted_at"] is not None:
-        raise _lost(claim)
+        raise lost_claim(claim)
     return locked
 
 
-def _check(locked: Mapping[str, Any], claim: Claim) -> None:
+def holds(locked: Mapping[str, Any], claim: Claim) -> bool:
+    """Whether a locked version, with its document's published_version, is still the claim's to write."""
     mine = (locked["claim_owner"], locked["claim_token"]) == (claim.owner, claim.token)
-    if not mine or (locked["published_version"] or 0) >= claim.version:
-        raise _lost(claim)
-
-
-def _parts_left(connection: Connection, claim: Claim) -> bool:
-    return (
-        connection.execute(
-            "SELECT 1 FROM document_parts WHERE document_id = %s AND version = %s AND done_at IS NULL LIMIT 1",
-            (claim.document_id, claim.version),
-        ).fetchone()
-        is not None
-    )
-
-
-def _published_by(connection: Connection, claim: Claim, part: Part) -> bool:
-    row = connection.execute(
-        """SELECT part FROM document_parts WHERE document_id = %s AND version = %s
-           ORDER BY done_at DESC, part DESC LIMIT 1""",
-        (claim.document_id, claim.version),
-    ).fetchone()
-    return row is not None and row["part"] == part.index
-
-
-def _publish(connection: Connection, locked: Mapping[str, Any], claim: Claim) -> None:
-    """v becomes what queries see and everything older leaves: from PostgreSQL now, from elsewhere by the outbox."""
-    key = (claim.document_id, claim.version)
-    connection.execute(
-        "UPDATE documents SET published_version = %s, updated_at = now() WHERE id = %s", (claim.version, key[0])
-    )
-    # claim_token stays: it tells the retry of this very call from a stranger.
-    connection.execute(
-        """UPDATE document_versions SET status = 'READY', claim_owner = NULL, claim_until = NULL, updated_at = now()
-           WHERE document_id = %s AND version = %s""",
-        key,
-    )
-    for table in _VERSION_ROWS:
-        connection.execute(f"DELETE FROM {table} WHERE document_id = %s AND version < %s", key)  # noqa: S608
-    # What is older than the last published version left when that one was published.
-    owe_versions(connection, key[0], locked["knowledge_base_id"], locked["published_version"] or 1, claim.version - 1)
-    if locked["attributes_at"] > locked["created_at"]:  # rows may have been indexed with the facts of before
-        owe(connection, OutboxKind.INDEX_ACCESS, key[0], locked["knowledge_base_id"], {})
+    return mine and (locked["published_version"] or 0) < claim.version
 
 
 def _claim_values(claim: Claim) -> dict[str, Any]:
@@ -253,7 +184,8 @@ def _claim_values(claim: Claim) -> dict[str, Any]:
     }
 
 
-def _lost(claim: Claim) -> ClaimLostError:
+def lost_claim(claim: Claim) -> ClaimLostError:
+    """The error of a claim that is no longer held."""
     return ClaimLostError(
         f"the claim on version {claim.version} of document {claim.document_id} is lost, or the document was deleted"
     )

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from rag_cluster.domain.chunks import PartContent
-from rag_cluster.stores.postgres.content import write_part
+from rag_cluster.stores.postgres.content import write_parts
 from rag_cluster.stores.postgres.database import Connection, Database
 from rag_cluster.stores.postgres.documents import lock_document
 
@@ -52,7 +52,7 @@ class InventoryRepairs:
                        VALUES (%s, %s, %s, %s, %s, clock_timestamp())""",
                     (document_id, version, part.index, part.start, part.end),
                 )
-                write_part(connection, content)
+                write_parts(connection, [content])
             return True
 
     def drop_content(self, document_id: str, version: int) -> bool:
