@@ -68,6 +68,10 @@ class Settings(BaseSettings):
     document_timeout: float = Field(600.0, gt=0, description="Parsing one document.")
     page_timeout: float = Field(120.0, gt=0, description="Parsing one page; what takes longer is left out.")
     parse_memory_bytes: int = Field(3 * 1024 * 1024 * 1024, gt=0, description="Of the isolated child.")
+    libreoffice: str = Field(
+        "", description="true, or the path of soffice: read DOC, PPT, RTF and OpenDocument; empty refuses them."
+    )
+    libreoffice_timeout: float = Field(120.0, gt=0, description="Converting one document.")
     ocr: Literal["auto", "off", "force", "deferred"] = Field(
         "auto", description="auto | off | force (every page) | deferred (bulk runs publish the text first)."
     )

@@ -45,23 +45,15 @@ def parse(
 
     Example: `rag-cluster parse report.pdf --format markdown`
     """
-    from rag_cluster.parsing.ocr import OcrMode
     from rag_cluster.parsing.output import parse_files
     from rag_cluster.settings import get_settings
-    from rag_cluster.wiring import parse_limits
+    from rag_cluster.wiring import isolated_parser, parse_limits
 
     if view is not None and (len(files) != 1 or files[0].is_dir()):
         raise InvalidRequestError("--view shows one file; name exactly one.")
     settings = with_ocr(get_settings(), ocr)
-    results = parse_files(
-        files,
-        out_dir,
-        parse_limits(settings),
-        OcrMode(settings.ocr),
-        parsers=settings.parsers,
-        ocr_threads=settings.ocr_threads,
-        ocr_gpu=settings.ocr_gpu,
-    )
+    # Deferred shows what a bulk run publishes first: the text that is there, and what awaits recognition.
+    results = parse_files(files, isolated_parser(settings, postpone_ocr=settings.ocr == "deferred"), out_dir)
     done = failed = 0
     # What is printed shows how far it is; only when it goes into files, a bar does.
     with Progress(console=err, transient=True, disable=out_dir is None or not err.is_terminal) as progress:

@@ -14,6 +14,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from typing import Any
@@ -56,7 +57,9 @@ class ChildProcess:
         self.mark: PageMark | None = None
         """The page that the child announced last."""
         started = threading.Event()
-        self._environment = _environment(registry.ocr_threads, registry.ocr_gpu)
+        # What a killed process left behind goes with this.
+        self._directory = tempfile.TemporaryDirectory(prefix="rag-cluster-parse-", ignore_cleanup_errors=True)
+        self._environment = _environment(registry.ocr_threads, registry.ocr_gpu) | {"TMPDIR": self._directory.name}
         threading.Thread(target=self._run, args=(started,), name="parse-child", daemon=True).start()
         started.wait(START_TIMEOUT)
         if self._process is None:
@@ -119,7 +122,11 @@ class ChildProcess:
         return pickle.loads(self._receive(size, deadline))  # noqa: S301 - our own process
 
     def kill(self) -> None:
-        """End the process and everything that it started."""
+        """End the process and everything that it started; remove its temporary files."""
+        self._end()
+        self._directory.cleanup()
+
+    def _end(self) -> None:
         process = self._process
         if process is None:
             return

@@ -24,12 +24,21 @@ OLE_MAGIC = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 
 FAMILIES = {
     "pdf": ".pdf",
-    "docx": ".docx .docm",
-    "xlsx": ".xlsx .xlsm",
-    "pptx": ".pptx .pptm",
+    "docx": ".docx .docm .dotx .dotm",
+    "xlsx": ".xlsx .xlsm .xltx .xltm",
+    "pptx": ".pptx .pptm .ppsx .ppsm .potx .potm",
+    "doc": ".doc .dot .rtf",
+    "xls": ".xls .xlt",
+    "xlsb": ".xlsb",
+    "ppt": ".ppt .pps .pot",
+    "odt": ".odt .ott",
+    "ods": ".ods .ots",
+    "odp": ".odp .otp",
     "text": ".html .htm .xhtml .md .markdown .txt .text .log .csv .tsv .tab",
     "image": ".png .jpg .jpeg .tif .tiff .webp .bmp",
 }
+ALIKE = {"rtf": "doc"}
+"""Kinds that count as another family: Word has long saved RTF under the name of .doc."""
 EXPECTED = {extension: family for family, extensions in FAMILIES.items() for extension in extensions.split()}
 
 NAMES = {
@@ -45,6 +54,9 @@ NAMES = {
     "ppt": "a PowerPoint 97-2003 presentation (PPT)",
     "xlsb": "a binary Excel workbook (XLSB)",
     "ole": "an OLE container",
+    "odt": "an OpenDocument text",
+    "ods": "an OpenDocument spreadsheet",
+    "odp": "an OpenDocument presentation",
     "odf": "an OpenDocument file",
     "epub": "an EPUB book",
     "zip": "a ZIP archive",
@@ -70,6 +82,7 @@ _MAGIC = (
     (b"\xcf\xfa\xed\xfe", "executable"),
     (b"\xca\xfe\xba\xbe", "executable"),
 )
+_OFFICE = frozenset({"docx", "xlsx", "pptx", "doc", "xls", "xlsb", "ppt", "odt", "ods", "odp"})
 _MAIN_PARTS = (
     (
         rb"wordprocessingml\.(?:document|template)\.main\+xml|ms-word\.(?:document|template)\.macroEnabled\w*\.main",
@@ -97,10 +110,9 @@ def check_content(path: str, filename: str, limits: ParseLimits = ParseLimits())
     found = sniff(path, limits)
     if expected is None and found != "executable":
         return found
-    if found == expected:
-        return found
-    office = expected in ("docx", "xlsx", "pptx")
-    if found == "encrypted" and office:
+    if ALIKE.get(found, found) == expected:
+        return expected
+    if found == "encrypted" and expected in _OFFICE:
         raise EncryptedDocumentError(f"{filename!r} is protected by a password")
     if found == "binary" and expected != "text":
         raise CorruptDocumentError(f"{filename!r} is not readable as {NAMES[expected or 'binary']}")
@@ -152,10 +164,18 @@ def _sniff_zip(path: str, limits: ParseLimits) -> str:
     for member, kind in (("word/document.xml", "docx"), ("xl/workbook.xml", "xlsx"), ("ppt/presentation.xml", "pptx")):
         if member in names:
             return kind
-    if "mimetype" in names:
-        kind = (read_member(path, "mimetype", limit=4096) or b"").decode("ascii", "replace")
-        return "epub" if "epub" in kind else "odf"
-    return "zip"
+    return _sniff_mimetype(path) if "mimetype" in names else "zip"
+
+
+def _sniff_mimetype(path: str) -> str:
+    """EPUB and OpenDocument say what they are in a member of their own; what is encrypted is named in the manifest."""
+    stated = (read_member(path, "mimetype", limit=4096) or b"").decode("ascii", "replace")
+    if "epub" in stated:
+        return "epub"
+    if b"encryption-data" in (read_member(path, "META-INF/manifest.xml") or b""):
+        return "encrypted"
+    document = stated.strip().removeprefix("application/vnd.oasis.opendocument.").removesuffix("-template")
+    return {"text": "odt", "spreadsheet": "ods", "presentation": "odp"}.get(document, "odf")
 
 
 def _sniff_ole(path: str) -> str:

@@ -55,8 +55,11 @@ class IsolatedParser:
         ocr_threads: int = 2,
         ocr_gpu: bool = False,
         postpone_ocr: bool = False,
+        libreoffice: str = "",
     ) -> None:
-        self.registry = ParserRegistry(dict(parsers or {}), limits, OcrMode(ocr), ocr_threads, ocr_gpu, postpone_ocr)
+        self.registry = ParserRegistry(
+            dict(parsers or {}), limits, OcrMode(ocr), ocr_threads, ocr_gpu, postpone_ocr, libreoffice
+        )
         self._lock = threading.Lock()
         self._child: ChildProcess | None = None
 

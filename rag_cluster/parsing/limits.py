@@ -27,6 +27,8 @@ class ParseLimits:
     """What the isolated child may allocate."""
     max_ocr_pictures: int = 20
     """Pictures inside one document whose text is recognised; may be 0."""
+    conversion_timeout: float = 120.0
+    """Of LibreOffice on one document."""
     page_timeout: float = 120.0
     """Of one page, slide or picture; of a sheet, between two signs of life."""
 

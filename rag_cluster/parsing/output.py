@@ -13,8 +13,6 @@ from rag_cluster.domain import ids
 from rag_cluster.domain.blocks import Block, BlockType, DocumentSource, ParsedDocument
 from rag_cluster.errors import RagClusterError
 from rag_cluster.parsing.isolation import IsolatedParser
-from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.ocr import OcrMode
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,26 +28,15 @@ class ParsedFile:
     """Where the JSON was written."""
 
 
-def parse_files(
-    paths: Iterable[Path],
-    out_dir: Path | None = None,
-    limits: ParseLimits = ParseLimits(),
-    ocr: OcrMode = OcrMode.AUTO,
-    *,
-    parsers: Mapping[str, str] | None = None,
-    ocr_threads: int = 2,
-    ocr_gpu: bool = False,
-) -> Iterator[ParsedFile]:
-    """Parse files one after the other in one isolated child; with out_dir write OUT_DIR/<file name>.json for each.
-
-    ocr: deferred shows what a bulk run publishes first: the text that is there, and what awaits recognition.
+def parse_files(paths: Iterable[Path], parser: IsolatedParser, out_dir: Path | None = None) -> Iterator[ParsedFile]:
+    """Parse files one after the other and close the parser; with out_dir write OUT_DIR/<file name>.json for each.
 
     A file's failure is its result, never an exception. Directories are walked, hidden files left out.
     """
     taken: set[str] = set()
     if out_dir is not None:
         out_dir.mkdir(parents=True, exist_ok=True)
-    with IsolatedParser(limits, ocr=ocr, parsers=parsers, ocr_threads=ocr_threads, ocr_gpu=ocr_gpu) as parser:
+    with parser:
         for path in _files(paths):
             source = local_source(path)
             document, error = None, None

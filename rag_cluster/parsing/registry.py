@@ -8,21 +8,23 @@ from __future__ import annotations
 import importlib
 import inspect
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePath
 from typing import Any
 
 from rag_cluster.domain.ports import DocumentParser
 from rag_cluster.errors import InvalidSettingError, MissingDependencyError, UnsupportedDocumentTypeError
+from rag_cluster.parsing.legacy import CONVERTED, LibreOfficeParser, program
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.ocr import OcrMode, RapidOcr
 
 _MODULES = {
     "rag_cluster.parsing.pdf.parser:PdfParser": ".pdf",
-    "rag_cluster.parsing.docx:DocxParser": ".docx .docm",
-    "rag_cluster.parsing.xlsx:XlsxParser": ".xlsx .xlsm",
-    "rag_cluster.parsing.pptx:PptxParser": ".pptx .pptm",
+    "rag_cluster.parsing.docx:DocxParser": ".docx .docm .dotx .dotm",
+    "rag_cluster.parsing.xlsx:XlsxParser": ".xlsx .xlsm .xltx .xltm",
+    "rag_cluster.parsing.xls:XlsParser": ".xls .xlt .xlsb",
+    "rag_cluster.parsing.pptx:PptxParser": ".pptx .pptm .ppsx .ppsm .potx .potm",
     "rag_cluster.parsing.html:HtmlParser": ".html .htm .xhtml",
     "rag_cluster.parsing.markdown:MarkdownParser": ".md .markdown",
     "rag_cluster.parsing.csv:CsvParser": ".csv .tsv .tab",
@@ -31,6 +33,7 @@ _MODULES = {
 }
 BUILT_IN: Mapping[str, str] = {ext: target for target, exts in _MODULES.items() for ext in exts.split()}
 """Extension -> module:Class."""
+LEGACY = "rag_cluster.parsing.legacy:LibreOfficeParser"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +62,8 @@ class ParserRegistry:
     ocr_gpu: bool = False
     postpone_ocr: bool = False
     """Parsers get no recogniser: they say what awaits recognition (`ParsedDocument.unrecognized`)."""
+    libreoffice: str = ""
+    """"true" or the path of soffice: what is in `legacy.CONVERTED` is read too."""
 
     def __post_init__(self) -> None:
         for key, target in self.parsers.items():
@@ -68,13 +73,17 @@ class ParserRegistry:
     @property
     def extensions(self) -> frozenset[str]:
         """All that can be parsed, lower case with the dot."""
-        return frozenset(BUILT_IN) | {key.lower() for key in self.parsers}
+        converted = frozenset(extension for extension in CONVERTED if self._converts(extension))
+        return frozenset(BUILT_IN) | {key.lower() for key in self.parsers} | converted
 
     def target(self, filename: str) -> str:
         """module:Class for a file name. UnsupportedDocumentTypeError names the extension."""
         extension = extension_of(filename)
         added = {key.lower(): value for key, value in self.parsers.items()}
         target = added.get(extension) or BUILT_IN.get(extension)
+        if target is None and extension in CONVERTED:
+            program(self.libreoffice, extension)
+            return LEGACY
         if target is None:
             what = f"files of type {extension!r}" if extension else "files without an extension"
             raise UnsupportedDocumentTypeError(f"There is no parser for {what} ({filename!r})")
@@ -83,6 +92,10 @@ class ParserRegistry:
     def info(self, filename: str) -> ParserInfo:
         """Name and version of the parser for a file name. UnsupportedDocumentTypeError, MissingDependencyError."""
         target = self.target(filename)
+        if target == LEGACY:
+            inner = self.info(_converted_name(filename))
+            name, version = LibreOfficeParser.name, LibreOfficeParser.version
+            return replace(inner, name=f"{name}+{inner.name}", version=f"{version}+{inner.version}", target=target)
         cls = _load(target)
         if "ocr" not in _arguments(target):
             return ParserInfo(cls.name, cls.version, target)
@@ -94,6 +107,10 @@ class ParserRegistry:
     def parser_for(self, filename: str) -> DocumentParser:
         """A parser for a file name, given the limits and, where it takes them, the OCR mode and recogniser."""
         target = self.target(filename)
+        if target == LEGACY:
+            extension = extension_of(filename)
+            inner = self.parser_for(_converted_name(filename))
+            return LibreOfficeParser(inner, extension, program(self.libreoffice, extension), self.limits)
         later = self.postpone_ocr or self.ocr in (OcrMode.OFF, OcrMode.DEFERRED)
         offered: dict[str, Any] = {
             "limits": self.limits,
@@ -104,10 +121,20 @@ class ParserRegistry:
         parser: DocumentParser = _load(target)(**{key: value for key, value in offered.items() if key in accepted})
         return parser
 
+    def _converts(self, extension: str) -> bool:
+        try:
+            return bool(program(self.libreoffice, extension))
+        except UnsupportedDocumentTypeError:
+            return False
+
 
 def extension_of(filename: str) -> str:
     """Lower case with the dot; "" without one."""
     return PurePath(filename.replace("\\", "/")).suffix.lower()
+
+
+def _converted_name(filename: str) -> str:
+    return f"converted{CONVERTED[extension_of(filename)]}"
 
 
 @lru_cache(maxsize=64)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from rag_cluster.domain.blocks import ParsedDocument
+from rag_cluster.parsing.isolation import IsolatedParser
 from rag_cluster.parsing.output import document_markdown, parse_files
 
 Parse = Callable[..., ParsedDocument]
@@ -14,7 +15,7 @@ def test_every_file_has_its_json_whether_it_could_be_parsed_or_not(tmp_path: Pat
     (tmp_path / "good.md").write_text("# Title\n\nText")
     (tmp_path / "empty.txt").write_bytes(b"")
     (tmp_path / "odd.xyz").write_text("x")
-    results = list(parse_files([tmp_path, tmp_path / "missing.txt"], tmp_path / "out"))
+    results = list(parse_files([tmp_path, tmp_path / "missing.txt"], IsolatedParser(), tmp_path / "out"))
     assert [(r.path.name, r.error.type if r.error else None) for r in results] == [
         ("empty.txt", "empty_document"),
         ("good.md", None),
@@ -39,7 +40,7 @@ def test_files_of_the_same_name_do_not_overwrite_each_other(tmp_path: Path) -> N
     for folder in ("a", "b"):
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "x.txt").write_text(folder)
-    written = [r.written for r in parse_files([tmp_path / "a", tmp_path / "b"], tmp_path / "out")]
+    written = [r.written for r in parse_files([tmp_path / "a", tmp_path / "b"], IsolatedParser(), tmp_path / "out")]
     assert [path.name for path in written if path] == ["x.txt.json", "x.txt.2.json"]
 
 

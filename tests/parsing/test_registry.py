@@ -4,6 +4,7 @@ import pytest
 
 from rag_cluster.errors import InvalidSettingError, MissingDependencyError, UnsupportedDocumentTypeError
 from rag_cluster.parsing.detection import EXPECTED
+from rag_cluster.parsing.legacy import CONVERTED
 from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.registry import BUILT_IN, ParserRegistry
 
@@ -15,7 +16,7 @@ def test_every_built_in_extension_has_a_parser_that_claims_it(extension: str) ->
 
 
 def test_detection_and_registry_know_the_same_extensions() -> None:
-    assert set(EXPECTED) == set(BUILT_IN)
+    assert set(EXPECTED) == set(BUILT_IN) | set(CONVERTED)
 
 
 def test_an_unknown_extension_is_named() -> None:
