@@ -12,6 +12,7 @@ from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.parsing.ooxml import Package
 from rag_cluster.parsing.pages import each_page, still_there
 from rag_cluster.parsing.pictures import PictureReader
+from rag_cluster.parsing.xlsx.defined import DefinedTables, defined_tables
 from rag_cluster.parsing.xlsx.drawings import add_drawings
 from rag_cluster.parsing.xlsx.regions import SheetTables
 from rag_cluster.parsing.xlsx.sheet import SheetReader
@@ -29,7 +30,8 @@ ROWS_PER_SIGN = 5000
 class XlsxParser:
     """Excel workbooks, strict or transitional, with or without macros.
 
-    Hidden sheets, rows and columns and comments are left out. Formulas show their stored value, else the formula.
+    Hidden sheets, rows and columns and comments are left out. Formulas show their stored value, else the formula;
+    links show their text. Defined tables are tables as they say; others are found by their blank borders.
     Every block has its sheet and cells; a sheet with a name of its own opens a section of that name.
     """
 
@@ -64,7 +66,8 @@ class XlsxParser:
         opened = bool(_DEFAULT_NAME.match(sheet.name))
         if sheet.kind == "worksheet":
             reader = SheetReader(workbook, sheet.part)
-            tables = SheetTables(builder, sheet.name, reader.hidden)
+            defined = list(defined_tables(workbook.package, sheet.part))
+            tables = DefinedTables(SheetTables(builder, sheet.name, reader.hidden), defined)
             for row in reader.rows():
                 if row.number % ROWS_PER_SIGN == 0:
                     still_there()

@@ -57,6 +57,33 @@ class SheetTables:
         self._write(last=True)
         self._open = {}
 
+    def close_above(self, number: int) -> None:
+        """Close the band if all of it lies above a row."""
+        if self._band and self._band[-1].number < number:
+            self.close()
+
+    def write_rows(
+        self,
+        rows: Sequence[Row],
+        columns: tuple[int, int],
+        header_rows: int,
+        header: list[list[str]] | None,
+        **metadata: str,
+    ) -> list[list[str]]:
+        """Rows of a table of known columns; header: of its earlier pieces. Returns the header for the later ones."""
+        shown = _visible(*columns, self.hidden)
+        if _is_sparse(rows, len(shown)):
+            for row in rows:
+                self._write_cells(row)
+            return []
+        grid = _grid(rows, shown)
+        locator = self._locator(rows[0].number, columns[0], rows[-1].number, columns[1])
+        if header is None:
+            self.builder.table(grid, header_rows, locator, **metadata)
+            return grid[:header_rows]
+        self.builder.table([*header, *grid], len(header), locator, continued=True, **metadata)
+        return header
+
     def _continues(self, row: Row) -> bool:
         """Whether a row after one blank row belongs to the table or the header above: figures below its columns."""
         above = self._band[-50:]
@@ -101,30 +128,16 @@ class SheetTables:
         return None
 
     def _continue_table(self, region: _Region, columns: tuple[int, int], header: list[list[str]]) -> list[list[str]]:
-        left, right = columns
-        grid = [*header, *_grid(region.rows, _visible(left, right, self.hidden))]
-        locator = self._locator(region.rows[0].number, left, region.rows[-1].number, right)
-        self.builder.table(grid, len(header), locator, continued=True)
         region.left, region.right = columns
-        return header
+        return self.write_rows(region.rows, columns, 0, header)
 
     def _write_table(self, region: _Region) -> list[list[str]]:
-        rows = region.rows
-        columns = _visible(region.left, region.right, self.hidden)
-        filled = sum(len(row.cells) for row in rows)
-        if len(rows) * len(columns) > SPARSE * filled + 2000:
-            for row in rows:
-                self._write_cells(row)
-            return []
-        if _is_prose(rows, region):
-            for row in rows:
-                self._write_cells(row)
-            return []
-        grid = _grid(rows, columns)
-        header_rows = _header_rows(rows, region.left)
-        locator = self._locator(rows[0].number, region.left, rows[-1].number, region.right)
-        self.builder.table(grid, header_rows, locator)
-        return grid[:header_rows]
+        if not _is_prose(region.rows, region):
+            columns = (region.left, region.right)
+            return self.write_rows(region.rows, columns, _header_rows(region.rows, region.left), None)
+        for row in region.rows:
+            self._write_cells(row)
+        return []
 
     def _write_cells(self, row: Row) -> None:
         """A row outside tables: its distinct texts, each with its cells."""
@@ -141,6 +154,10 @@ class SheetTables:
 
 def _visible(left: int, right: int, hidden: Set[int]) -> list[int]:
     return [column for column in range(left, right + 1) if column not in hidden]
+
+
+def _is_sparse(rows: Sequence[Row], width: int) -> bool:
+    return len(rows) * width > SPARSE * sum(len(row.cells) for row in rows) + 2000
 
 
 def _grid(rows: Sequence[Row], columns: Sequence[int]) -> list[list[str]]:
@@ -173,12 +190,13 @@ def _pieces(rows: Sequence[Row], groups: Sequence[Sequence[int]]) -> list[list[l
         for group, inside in columns.items():
             if ends[group] != position - 1:
                 pieces[group].append([])
-            pieces[group][-1].append(_part(row, inside))
+            pieces[group][-1].append(part_of(row, inside))
             ends[group] = position
     return pieces
 
 
-def _part(row: Row, columns: Sequence[int]) -> Row:
+def part_of(row: Row, columns: Sequence[int]) -> Row:
+    """The row with some of its columns alone."""
     cells = {column: row.cells[column] for column in columns}
     kept = cells.keys()
     return Row(row.number, cells, row.numbers & kept, row.dates & kept, row.bold & kept, row.copies & kept, row.follows)
