@@ -26,7 +26,7 @@ class PptxParser:
 
     name = "pptx"
     version = "2"
-    extensions = frozenset({".pptx", ".pptm", ".ppsx", ".ppsm", ".potx"})
+    extensions = frozenset({".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"})
 
     def __init__(
         self,
