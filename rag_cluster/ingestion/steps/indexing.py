@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rag_cluster.domain.chunks import MAX_PART_CHUNKS, IndexRow, PartContent
-from rag_cluster.domain.documents import DocumentStatus, IndexRecord, Receipt
-from rag_cluster.errors import ClaimLostError, ModelUnavailableError
+from rag_cluster.domain.documents import IndexRecord, PartOutcome, Receipt
+from rag_cluster.errors import ModelUnavailableError
 from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import AwaitingRecognition, Indexed, PartDone, PreparedPart
 from rag_cluster.ingestion.steps.preparation import Stage
@@ -22,6 +22,8 @@ from rag_cluster.telemetry import CHUNKS_TOTAL, DOCUMENTS_TOTAL, TOKENS_TOTAL
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
 
+RowFacts = tuple[str, int, Mapping[str, Any]]
+"""(source_id, access_key, metadata) of a document, as its index rows carry them."""
 MAX_BATCH_CHUNKS = MAX_PART_CHUNKS
 """Chunks of one embed call, at most: one full part, or several small ones. On a CPU that is a minute's work, and what a
 kill can make to be embedded again."""
@@ -80,13 +82,16 @@ def index_batch(
     stage.enter("embed", 65)
     loaded = _embed(write_path, loaded)
     stage.enter("index", 90)
-    owned, lost = _owned(write_path, loaded)
-    _upsert(write_path, record, owned)
+    # INDEXING for each version that is still ours, with the access facts of now. Should these change before a version
+    # is published, the ledger owes an INDEX_ACCESS with it.
+    facts = write_path.retry.call(lambda: write_path.ledger.begin_index([item.part.claim for item in loaded]))
+    owned = [item for item in loaded if item.part.document_id in facts]
+    _upsert(write_path, record, owned, facts)
     stage.enter("publish", 95)
     seconds = (time.perf_counter() - started) / len(loaded)
-    for item in owned:
-        rows.extend(_complete(write_path, item, seconds))
-    return rows + lost
+    rows += _complete(write_path, owned, seconds)
+    lost = {item.part.document_id: item.part for item in loaded if item.part.document_id not in facts}
+    return rows + [_busy(write_path, part, "index") for part in lost.values()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,17 +106,15 @@ def _not_done(write_path: WritePath, parts: Sequence[PreparedPart]) -> tuple[lis
     """The ledger is asked before anything is embedded: a part that is done costs nothing the second time."""
     todo: list[PreparedPart] = []
     rows: list[Indexed] = []
-    pending: dict[tuple[str, int], set[int]] = {}
+    versions = list(dict.fromkeys((part.document_id, part.version) for part in parts))
+    pending = write_path.retry.call(lambda: write_path.ledger.pending_by_version(versions))
     for part in parts:
-        version = (part.document_id, part.version)
-        if version not in pending:
-            found = write_path.retry.call(partial(write_path.ledger.pending_parts, *version))
-            pending[version] = {entry.index for entry in found}
-        if part.part in pending[version]:
+        left = pending[part.document_id, part.version]
+        if part.part in left:
             todo.append(part)
             continue
         rows.append(PartDone(part.document_id, 0, 0))
-        if not pending[version]:
+        if not left:
             ready = is_ready(write_path, part.claim)
             rows.append(_published(part) if ready else _busy(write_path, part, "publish"))
     return todo, rows
@@ -134,58 +137,35 @@ def _embed(write_path: WritePath, loaded: Sequence[_Loaded]) -> list[_Loaded]:
     return embedded
 
 
-def _owned(write_path: WritePath, loaded: Sequence[_Loaded]) -> tuple[list[_Loaded], list[Indexed]]:
-    """INDEXING for each version that is still ours, and a receipt for each that is not."""
-    held: dict[str, bool] = {}
-    lost: list[Indexed] = []
-    for item in loaded:
-        document_id = item.part.document_id
-        if document_id not in held:
-            try:
-                write_path.retry.call(partial(write_path.ledger.set_status, item.part.claim, DocumentStatus.INDEXING))
-                held[document_id] = True
-            except ClaimLostError:
-                held[document_id] = False
-                lost.append(_busy(write_path, item.part, "index"))
-    return [item for item in loaded if held[item.part.document_id]], lost
-
-
-def _upsert(write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded]) -> None:
-    """Index rows with the access facts of now. Should they change before the version is published, the ledger owes an
-    INDEX_ACCESS with it."""
-    facts: dict[str, tuple[str, int, Mapping[str, Any]]] = {}
+def _upsert(
+    write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded], facts: Mapping[str, RowFacts]
+) -> None:
     rows: list[IndexRow] = []
-    matrices: list[Matrix] = []
     for item in owned:
-        document_id = item.part.document_id
-        if document_id not in facts:
-            found = write_path.retry.call(partial(write_path.catalog.index_row_facts, document_id))
-            if found is None:
-                continue  # deleted since: complete_part will say so
-            facts[document_id] = found
-        source_id, access_key, metadata = facts[document_id]
+        source_id, access_key, metadata = facts[item.part.document_id]
         rows.extend(IndexRow(chunk, source_id, access_key, metadata) for chunk in item.content.chunks)
-        if item.vectors is not None:
-            matrices.append(item.vectors)
     if rows:
-        vectors = np.concatenate(matrices)
+        vectors = np.concatenate([item.vectors for item in owned if item.vectors is not None])
         write_path.retry.call(lambda: write_path.index.upsert(record.collection, rows, vectors))
 
 
-def _complete(write_path: WritePath, item: _Loaded, seconds: float) -> list[Indexed]:
-    """Chunks and parents to PostgreSQL, part done; the last part publishes, and only then is there a receipt."""
-    part, content = item.part, item.content
-    try:
-        published = write_path.retry.call(lambda: write_path.ledger.complete_part(part.claim, content))
-    except ClaimLostError:
-        return [_busy(write_path, part, "publish")]
-    tokens = sum(chunk.token_count for chunk in content.chunks)
-    write_path.metrics.count(CHUNKS_TOTAL, len(content.chunks))
-    write_path.metrics.count(TOKENS_TOTAL, tokens)
-    rows: list[Indexed] = [PartDone(part.document_id, len(content.chunks), tokens)]
-    if published:
-        write_path.metrics.count(DOCUMENTS_TOTAL, outcome="text_ready" if part.awaiting else "ready")
-        rows.append(_published(replace(part, seconds=part.seconds + seconds), part.chunks, tokens))
+def _complete(write_path: WritePath, owned: Sequence[_Loaded], seconds: float) -> list[Indexed]:
+    """Chunks and parents to PostgreSQL, parts done; the last part publishes, and only then is there a receipt."""
+    written = [(item.part.claim, item.content) for item in owned]
+    outcomes = write_path.retry.call(lambda: write_path.ledger.complete_parts(written)) if written else []
+    rows: list[Indexed] = []
+    for item, outcome in zip(owned, outcomes, strict=True):
+        part, chunks = item.part, item.content.chunks
+        if outcome is PartOutcome.LOST:
+            rows.append(_busy(write_path, part, "publish"))
+            continue
+        tokens = sum(chunk.token_count for chunk in chunks)
+        write_path.metrics.count(CHUNKS_TOTAL, len(chunks))
+        write_path.metrics.count(TOKENS_TOTAL, tokens)
+        rows.append(PartDone(part.document_id, len(chunks), tokens))
+        if outcome is PartOutcome.PUBLISHED:
+            write_path.metrics.count(DOCUMENTS_TOTAL, outcome="text_ready" if part.awaiting else "ready")
+            rows.append(_published(replace(part, seconds=part.seconds + seconds), part.chunks, tokens))
     return rows
 
 
