@@ -9,7 +9,7 @@ import random
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from rag_cluster.domain.blocks import DocumentSource
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt
 from rag_cluster.errors import EmptyDocumentError, RagClusterError
 from rag_cluster.ingestion.plan import PlanOptions, plan
+from rag_cluster.ingestion.report import count_unsupported, unsupported_line
 from rag_cluster.ingestion.write_path import WritePath
 
 EMBEDDED_CHUNKS = 64
@@ -80,6 +81,8 @@ class Forecast:
     """The first inputs that would fail or be skipped."""
     sample: Sample | None = None
     estimate: Estimate | None = None
+    unsupported: Mapping[str, int] = field(default_factory=dict)
+    """By extension, of files that no parser reads."""
 
     @property
     def to_do(self) -> int:
@@ -100,6 +103,7 @@ class Forecast:
                 {"extension": count.extension, "bytes_to_do": count.bytes_to_do, **count.outcomes}
                 for count in self.types
             ],
+            "unsupported": dict(self.unsupported),
             "problems": [asdict(problem) for problem in self.problems],
             "sample": self.sample and asdict(self.sample),
             "estimate": self.estimate and asdict(self.estimate),
@@ -109,6 +113,8 @@ class Forecast:
         """Tables for a person."""
         console.print(f"dry run: {self.to_do} files to do, {_size(self.bytes_to_do)}; nothing was changed")
         console.print(self._types_table())
+        if self.unsupported:
+            console.print(unsupported_line(self.unsupported), markup=False, highlight=False, soft_wrap=True)
         for receipt in self.problems:
             line = f"  {receipt.outcome} {receipt.uri}: {receipt.error_type}: {receipt.message}"
             console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
@@ -153,6 +159,7 @@ def forecast(
     """Plan without changing anything. sample: files to parse, chunk and embed here, in memory, for an estimate."""
     types: dict[str, TypeCount] = {}
     problems: list[Receipt] = []
+    unsupported: Counter[str] = Counter()
     drawn: list[PlannedFile] = []
     draw = random.Random(seed)  # noqa: S311 -- a sample, no secret
     seen = 0
@@ -161,6 +168,7 @@ def forecast(
         count = types.setdefault(extension := Path(uri).suffix.lower(), TypeCount(extension))
         if isinstance(item, Receipt):
             count.outcomes[item.outcome] += 1
+            count_unsupported(unsupported, item)
             if item.outcome in ("failed", "skipped") and len(problems) < 20:
                 problems.append(item)
             continue
@@ -172,7 +180,7 @@ def forecast(
             if place < sample:
                 drawn[place : place + 1] = [item]
     rows = tuple(sorted(types.values(), key=lambda count: -count.bytes_to_do))
-    found = Forecast(rows, tuple(problems))
+    found = Forecast(rows, tuple(problems), unsupported=unsupported)
     if not drawn:
         return found
     measured = _measure(write_path, drawn, options.chunking_strategy)

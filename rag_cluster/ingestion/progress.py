@@ -54,6 +54,13 @@ class RunProgress:
         if self._bar is not None:
             self._bar.stop()
 
+    def say(self, line: str) -> None:
+        """One line, above the bar or in the log."""
+        if self._bar is not None:
+            self._bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
+        else:
+            log.info("%s", line)
+
     def update(self, counts: Mapping[str, int], total: int | None) -> None:
         """New counters; total is the number of inputs, once it is known."""
         now = time.monotonic()

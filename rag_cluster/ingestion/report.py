@@ -7,7 +7,8 @@ import json
 import time
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
+from pathlib import PurePath
 from typing import Any
 from urllib.parse import unquote
 
@@ -20,6 +21,7 @@ OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy", "re
 KEPT_PROBLEMS = 100
 KEPT_SLOWEST = 10
 PRINTED_PROBLEMS = 20
+KEPT_EXTENSIONS = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,8 @@ class IngestionReport:
     """The first failed, skipped and busy inputs; the ledger keeps them all."""
     slowest: tuple[Receipt, ...] = ()
     error_message: str | None = None
+    unsupported: Mapping[str, int] = field(default_factory=dict)
+    """By extension, of skipped inputs that no parser reads."""
 
     @property
     def ok(self) -> bool:
@@ -77,6 +81,8 @@ class IngestionReport:
         """Headline, table and the first problems, on a console."""
         console.print(self.headline())
         console.print(self.to_table())
+        if self.unsupported:
+            console.print(unsupported_line(self.unsupported), markup=False, highlight=False, soft_wrap=True)
         for receipt in self.problems[:PRINTED_PROBLEMS]:
             reason = ": ".join(filter(None, (receipt.error_type, receipt.message)))
             line = f"  {receipt.outcome} {readable(receipt.uri)}: {reason}"
@@ -109,6 +115,21 @@ def readable(uri: str) -> str:
     return unquote(uri.removeprefix("file://"))
 
 
+def count_unsupported(counts: Counter[str], receipt: Receipt) -> None:
+    """Add a receipt of the plan for a file that no parser reads, by its extension; rare ones beyond 50 are "other"."""
+    if receipt.stage == "plan" and receipt.error_type == "unsupported_document_type":
+        extension = PurePath(readable(receipt.uri)).suffix.lower() or "(none)"
+        known = extension in counts or len(counts) < KEPT_EXTENSIONS
+        counts[extension if known else "other"] += 1
+
+
+def unsupported_line(counts: Mapping[str, int]) -> str:
+    """What no parser reads, the most frequent extension first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    listed = ", ".join(f"{extension} {count}" for extension, count in ordered)
+    return f"not read, as no parser is there or allowed: {listed}"
+
+
 class Tally:
     """A run's counters while it runs. Memory: the counters and a bounded number of receipts."""
 
@@ -116,6 +137,7 @@ class Tally:
         self.outcomes: Counter[str] = Counter()
         self.failures: Counter[str] = Counter()
         self.skips: Counter[str] = Counter()
+        self.unsupported: Counter[str] = Counter()
         self.embedded_chunks = 0
         self.chunks = 0
         self.bytes_read = 0
@@ -141,6 +163,7 @@ class Tally:
             self.failures[receipt.error_type or "internal_error"] += 1
         elif receipt.outcome == "skipped":
             self.skips[receipt.error_type or "skipped"] += 1
+            count_unsupported(self.unsupported, receipt)
         if receipt.outcome in ("failed", "skipped", "busy"):
             if len(self._problems) < KEPT_PROBLEMS:
                 self._problems.append(receipt)
@@ -180,4 +203,5 @@ class Tally:
             problems=tuple(self._problems),
             slowest=tuple(receipt for _, _, receipt in sorted(self._slowest, reverse=True)),
             error_message=error_message,
+            unsupported=dict(self.unsupported),
         )

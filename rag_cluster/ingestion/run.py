@@ -26,7 +26,7 @@ from rag_cluster.ingestion.manifest import ManifestWriter, read_manifest
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.progress import RunProgress
 from rag_cluster.ingestion.recognition import Recognition
-from rag_cluster.ingestion.report import Tally
+from rag_cluster.ingestion.report import Tally, unsupported_line
 from rag_cluster.ingestion.rows import AwaitingRecognition, PartDone, PreparedPart, Row
 from rag_cluster.ingestion.sync import Sync
 from rag_cluster.ingestion.write_path import WritePath
@@ -150,6 +150,8 @@ class Run:
             path = str(Path(directory) / "manifest.parquet")
             sync = self._sync(inputs) if self._options.sync else None
             planned = self._plan(inputs, path, sync)
+            if self.tally.unsupported:
+                self._progress.say(unsupported_line(self.tally.unsupported))
             if planned:
                 self._total = self.tally.listed + planned
                 self._process(path)
