@@ -19,13 +19,15 @@ from rag_cluster.parsing.limits import ParseLimits
 ROWS_PER_BLOCK = 1000
 DELIMITERS = (",", ";", "\t", "|")
 _NUMERIC = re.compile(r"[-+]?[$€£¥￥]?\s*\d[\d.,\s]*(?:e[-+]?\d+)?\s*%?", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}[-/.年]\d{1,2}(?:[-/.月]\d{1,2}日?(?:[ T]\d{1,2}:\d\d.*)?|月)")
+_YEAR = re.compile(r"(?:19|20)\d\d年?")
 
 
 class CsvParser:
     """Delimited text. Rows are filled to the longest one's width; a long file makes several blocks with its header."""
 
     name = "csv"
-    version = "1"
+    version = "2"
     extensions = frozenset({".csv", ".tsv", ".tab"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:
@@ -98,8 +100,20 @@ def _read(text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
 
 
 def _has_header(rows: list[list[str]]) -> bool:
-    """Names in the first row: every filled cell is a text, none a number."""
-    return len(rows) > 1 and all(not _NUMERIC.fullmatch(cell.strip()) for cell in rows[0])
+    """Names in the first row: no cell is a value, unless it is a year above figures that are none."""
+    if len(rows) < 2:
+        return False
+    return all(not _is_value(cell) or _is_year_above(rows, column) for column, cell in enumerate(rows[0]))
+
+
+def _is_value(cell: str) -> bool:
+    cell = cell.strip()
+    return _NUMERIC.fullmatch(cell) is not None or _DATE.fullmatch(cell) is not None
+
+
+def _is_year_above(rows: list[list[str]], column: int) -> bool:
+    below = [row[column].strip() for row in rows[1:50] if row[column].strip()]
+    return _YEAR.fullmatch(rows[0][column].strip()) is not None and any(not _YEAR.fullmatch(cell) for cell in below)
 
 
 def _ranges(count: int, header_rows: int) -> Iterator[tuple[int, int]]:

@@ -70,3 +70,78 @@ def test_a_table_of_blank_cells_is_empty(parse: Parse) -> None:
 @pytest.mark.parametrize(("number", "letters"), [(1, "A"), (26, "Z"), (27, "AA"), (702, "ZZ"), (703, "AAA")])
 def test_columns_are_lettered_as_in_a_spreadsheet(number: int, letters: str) -> None:
     assert column_letters(number) == letters
+
+
+@pytest.mark.parametrize(
+    ("encoding", "text"),
+    [
+        ("utf-8-sig", "编号,名称\n1,减压阀\n"),
+        ("utf-16", "编号,名称\n1,减压阀\n"),
+        ("utf-16-be", "id,name\n1,valve\n"),
+        ("gb18030", "编号,名称\n1,减压阀\n"),
+        ("cp932", "名前,年齢,住所\n佐藤太郎,30,東京\n鈴木花子,25,大阪\n"),
+        ("big5", "姓名,年齡,城市\n張三,20,臺北\n李四,30,高雄\n"),
+        ("cp1252", "Name;Größe\nMüller;1,80\n"),
+    ],
+)
+def test_the_encoding_is_detected(parse: Parse, encoding: str, text: str) -> None:
+    delimiter = ";" if ";" in text else ","
+    assert rows(parse("a.csv", text.encode(encoding))) == [line.split(delimiter) for line in text.splitlines()]
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
+def test_quoted_line_breaks_and_delimiters_belong_to_the_cell(parse: Parse, delimiter: str) -> None:
+    cell = f'line one\nline {delimiter} two\n\nline "three"'
+    quoted = '"' + cell.replace('"', '""') + '"'
+    text = "".join(f"a{n}{delimiter}{quoted}{delimiter}c{n}\r\n" for n in range(4))
+    document = parse("a.csv", f"x{delimiter}y{delimiter}z\r\n{text}")
+    assert rows(document)[1:] == [[f"a{n}", cell, f"c{n}"] for n in range(4)]
+    assert document.metadata["delimiter"] == delimiter
+
+
+def test_a_tab_separated_file_is_that_whatever_commas_it_holds(parse: Parse) -> None:
+    assert rows(parse("a.tsv", "a, b\tc\n1, 2\t3\n")) == [["a, b", "c"], ["1, 2", "3"]]
+
+
+@pytest.mark.parametrize(
+    ("text", "header_rows"),
+    [
+        ("name,2019,2020\nducks,120,80\ngeese,10,8\n", 1),
+        ("2019,2020\n2021,2022\n", 0),
+        ("2019,2020\n120,80\n", 1),
+        ("name,city\nAda,London\n", 1),
+        ("1.5,x\n2.5,y\n", 0),
+        ("only one line,here\n", 0),
+        (",Q1,Q2\nflow,1,2\n", 1),
+        ("日期,数值\n2024-01-01,3\n", 1),
+        ("2024-01-01,3\n2024-01-02,4\n", 0),
+        ("2024/1/1 08:00,pump on\n2024/1/2 09:00,pump off\n", 0),
+    ],
+)
+def test_a_header_is_a_row_of_names_or_years(parse: Parse, text: str, header_rows: int) -> None:
+    assert parse("a.csv", text).blocks[0].metadata["header_rows"] == header_rows
+
+
+def test_a_huge_cell_and_a_row_of_many_cells_are_kept(parse: Parse) -> None:
+    huge = "词" * 300_000
+    document = parse("a.csv", f'id,text\n1,"{huge}"\n' + ",".join(str(n) for n in range(5000)) + "\n")
+    assert rows(document)[1][1] == huge and rows(document)[2][4999] == "4999"
+
+
+def test_a_quote_that_is_never_closed_takes_no_other_rows_silently(parse: Parse) -> None:
+    document = parse("a.csv", 'a,b\n1,"open\n2,x\n3,y\n')
+    text = document.blocks[0].content
+    assert all(piece in text for piece in ("open", "x", "y", "3"))
+
+
+def test_carriage_returns_alone_end_lines(parse: Parse) -> None:
+    assert rows(parse("a.csv", "a,b\r1,2\r3,4")) == [["a", "b"], ["1", "2"], ["3", "4"]]
+
+
+def test_a_column_of_text_without_any_delimiter_is_a_table_of_one_column(parse: Parse) -> None:
+    assert rows(parse("a.csv", "name\nAda\nGrace Hopper\n")) == [["name"], ["Ada"], ["Grace Hopper"]]
+
+
+def test_a_title_above_the_table_does_not_hide_its_delimiter(parse: Parse) -> None:
+    document = parse("a.csv", "Report of May, final\n\nsite;flow;unit\nnorth;1,5;m3\nsouth;2,5;m3\n")
+    assert ["north", "1,5", "m3"] in rows(document)
