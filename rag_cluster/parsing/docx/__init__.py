@@ -21,7 +21,7 @@ class DocxParser:
     """
 
     name = "docx"
-    version = "2"
+    version = "3"
     extensions = frozenset({".docx", ".docm", ".dotx", ".dotm"})
 
     def __init__(

@@ -36,7 +36,7 @@ class XlsxParser:
     """
 
     name = "xlsx"
-    version = "2"
+    version = "3"
     extensions = frozenset({".xlsx", ".xlsm", ".xltx", ".xltm"})
 
     def __init__(
