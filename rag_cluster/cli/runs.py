@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import time
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 import typer
 
 from rag_cluster.cli.options import Cursor, Json
-from rag_cluster.cli.output import command, emit, table
+from rag_cluster.cli.output import command, emit, say, table
 from rag_cluster.cli.session import services
+from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.errors import NotFoundError
+from rag_cluster.ingestion.progress import RunProgress
 from rag_cluster.ingestion.report import OUTCOMES, readable
 
 app = typer.Typer(help="Bulk ingestion runs.", no_args_is_help=True)
 
+RunId = Annotated[str, typer.Argument(help="Run id, as `runs list` tells it.")]
+
+POLL_SECONDS = 1.0
 SHOWN = 200
 """Receipts shown to a person; --json gives all."""
 
@@ -56,11 +64,73 @@ def list_(
     )
 
 
-@app.command("show")
+@app.command("watch")
 @command
-def show(
+def watch(
+    run_id: Annotated[str | None, typer.Argument(help="Run id; default: the newest run.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Follow a run from any machine until it ends. Exit code 1 when it did not succeed.
+
+    Example: `rag-cluster runs watch`
+    """
+    ledger = services().ledger
+    if run_id is None:
+        newest, _ = ledger.runs(limit=1)
+        if not newest:
+            raise NotFoundError("There is no run yet.")
+        run_id = newest[0].id
+    with RunProgress("run", lambda counts: None, terminal=None if not as_json else False) as progress:
+        while (run := ledger.run(run_id)).status is RunStatus.RUNNING:
+            progress.update(Counter(run.counts), None)
+            time.sleep(POLL_SECONDS)
+    if as_json:
+        from rag_cluster.serving.schemas import RunResponse
+
+        emit(RunResponse.of(run).model_dump(mode="json"))
+    else:
+        say(f"{run.status}: {_summary(run.counts)}")
+    if run.status is not RunStatus.SUCCEEDED:
+        raise typer.Exit(1)
+
+
+@app.command("cancel")
+@command
+def cancel(
     run_id: Annotated[str, typer.Argument(help="Run id, as `runs list` tells it.")], as_json: Json = False
 ) -> None:
+    """Ask a run to end within seconds, from any machine; the next run goes on where it stopped.
+
+    Example: `rag-cluster runs cancel ID`
+    """
+    run = services().ledger.request_cancel(run_id)
+    if as_json:
+        from rag_cluster.serving.schemas import RunResponse
+
+        emit(RunResponse.of(run).model_dump(mode="json"))
+    else:
+        say(f"asked run {run.id} to end; `rag-cluster runs watch {run.id}` shows when it has")
+
+
+@app.command("errors")
+@command
+def errors(run_id: RunId, as_json: Json = False) -> None:
+    """List the inputs of a run that failed, were skipped or busy, with stage, type and message.
+
+    Example: `rag-cluster runs errors ID`
+    """
+    receipts = services().ledger.run_receipts(services().ledger.run(run_id).id)
+    if as_json:
+        from rag_cluster.serving.schemas import ReceiptResponse
+
+        emit({"items": [ReceiptResponse.of(receipt).model_dump(mode="json") for receipt in receipts]})
+        return
+    _receipts_table(receipts)
+
+
+@app.command("show")
+@command
+def show(run_id: RunId, as_json: Json = False) -> None:
     """Show one run with the inputs that failed or were skipped.
 
     Example: `rag-cluster runs show ID`
@@ -78,9 +148,13 @@ def show(
     shown = fields | {"inputs": ", ".join(run.inputs), "counts": counts}
     table(f"Run {run.id}", ("field", "value"), shown.items())
     if receipts:
-        left_out = len(receipts) - SHOWN
-        table(
-            "Inputs that did not become ready" + (f", the first {SHOWN} of {len(receipts)}" if left_out > 0 else ""),
-            ("outcome", "file", "stage", "type", "message"),
-            ((r.outcome, readable(r.uri), r.stage, r.error_type, r.message) for r in receipts[:SHOWN]),
-        )
+        _receipts_table(receipts)
+
+
+def _receipts_table(receipts: Sequence[Receipt]) -> None:
+    left_out = len(receipts) - SHOWN
+    table(
+        "Inputs that did not become ready" + (f", the first {SHOWN} of {len(receipts)}" if left_out > 0 else ""),
+        ("outcome", "file", "stage", "type", "message"),
+        ((r.outcome, readable(r.uri), r.stage, r.error_type, r.message) for r in receipts[:SHOWN]),
+    )

@@ -16,17 +16,30 @@ from rag_cluster.errors import ExternalServiceError, StoreUnavailableError
 log = logging.getLogger("rag_cluster.ingestion")
 
 
-class Heartbeat:
-    """A thread that calls `extend` three times a lease. `check` raises once a whole lease passed without success."""
+def _never() -> bool:
+    return False
 
-    def __init__(self, extend: Callable[[], object], lease_seconds: float) -> None:
+
+class Heartbeat:
+    """A thread that calls `extend` three times a lease. `check` raises once a whole lease passed without success.
+
+    cancelled: asked at every beat; once it is true the work is interrupted as by Ctrl-C, in the main thread at once,
+    elsewhere at the next `check`.
+    """
+
+    def __init__(
+        self, extend: Callable[[], object], lease_seconds: float, cancelled: Callable[[], bool] = _never
+    ) -> None:
         self._extend = extend
+        self._is_cancelled = cancelled
+        self.cancelled = False
         self._lease = lease_seconds
         self._stop = threading.Event()
         self._alive_at = time.monotonic()
         self._thread = threading.Thread(target=self._beat, name="claim-heartbeat", daemon=True)
 
     def __enter__(self) -> Self:
+        self._owner = threading.current_thread()
         self._thread.start()
         return self
 
@@ -37,7 +50,10 @@ class Heartbeat:
         self._thread.join(timeout=self._lease)
 
     def check(self) -> None:
-        """StoreUnavailableError when the claims have lapsed because the ledger did not answer."""
+        """StoreUnavailableError when the claims have lapsed because the ledger did not answer; KeyboardInterrupt when
+        the work was cancelled."""
+        if self.cancelled:
+            raise KeyboardInterrupt
         silent = time.monotonic() - self._alive_at
         if silent > self._lease:
             raise StoreUnavailableError(f"the ledger did not answer for {silent:.0f} s; claims have lapsed")
@@ -47,8 +63,16 @@ class Heartbeat:
             try:
                 self._extend()
                 self._alive_at = time.monotonic()
+                if not self.cancelled and self._is_cancelled():
+                    self._cancel()
             except ExternalServiceError as error:
                 log.warning("heartbeat failed: %s", error.message)
+
+    def _cancel(self) -> None:
+        self.cancelled = True
+        main = threading.main_thread()
+        if self._owner is main and main.ident is not None:
+            signal.pthread_kill(main.ident, signal.SIGTERM)  # wakes it where it waits; `interruptible` is around it
 
 
 @contextlib.contextmanager

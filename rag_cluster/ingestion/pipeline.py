@@ -76,7 +76,8 @@ def run_ingestion(
     factory: picklable; called once here and once in each actor. address, num_cpus: for `ray.init`, which happens only
     when Ray is not initialised and there is something to do. Documents that fail are rows of the report; an error of
     the run itself is raised after its claims were given back, so that the next run goes on. KeyboardInterrupt (and
-    SIGTERM, as `ray job stop` sends it) leaves the run CANCELLED in the same state.
+    SIGTERM, as `ray job stop` sends it) leaves the run CANCELLED in the same state; so does `Ledger.request_cancel`,
+    from any machine, and its report comes back.
     """
     run_id = run_id or str(uuid.uuid4())
     trace_id.set(run_id)
@@ -105,8 +106,10 @@ def run_ingestion(
             run.execute(inputs)
         status = RunStatus.SUCCEEDED
     except KeyboardInterrupt:
-        status, message = RunStatus.CANCELLED, "interrupted; the next run goes on from here"
-        raise
+        how = "cancelled by request" if run.cancelled else "interrupted"
+        status, message = RunStatus.CANCELLED, f"{how}; the next run goes on from here"
+        if not run.cancelled:
+            raise
     except Exception as error:
         kind = error.type if isinstance(error, RagClusterError) else type(error).__name__
         message = f"{kind}: {error}"[:2000]

@@ -140,7 +140,16 @@ class Run:
         self._progress = RunProgress("ingesting", self._store_counts, terminal=None if options.progress else False)
         self._total: int | None = None
         lease = write_path.lease_seconds
-        self._heartbeat = Heartbeat(lambda: write_path.ledger.extend(context.run_id, lease), lease)
+        self._heartbeat = Heartbeat(
+            lambda: write_path.ledger.extend(context.run_id, lease),
+            lease,
+            lambda: write_path.ledger.cancel_requested(context.run_id),
+        )
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether somebody asked, from any machine, for the run's end."""
+        return self._heartbeat.cancelled
 
     def execute(self, inputs: Sequence[str]) -> None:
         """Plan, then process what there is to do. What the outbox owes is carried out before and after."""

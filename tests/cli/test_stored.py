@@ -6,6 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rag_cluster.domain import ids
+from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.settings import get_settings
+from rag_cluster.wiring import ServiceFactory
 from tests.cli.conftest import CommandLine, ingest
 
 
@@ -208,3 +212,18 @@ def test_a_failed_document_is_retried_on_the_spot(harbour: CommandLine, tmp_path
 def test_a_ready_document_has_nothing_to_retry(harbour: CommandLine, manual: str) -> None:
     result = harbour("docs", "retry", manual, "--json")
     assert (result.code, result.json["error"]["type"]) == (1, "conflict")
+
+
+def test_a_run_is_watched_to_its_end_asked_to_end_and_its_errors_are_listed(harbour: CommandLine) -> None:
+    ledger = ServiceFactory(get_settings())().ledger
+    base = harbour("kb", "show", "harbour", "--json").json["id"]
+    run_id = ids.upload_document_id()
+    ledger.start_run(base, ["x"], {}, run_id)
+    assert harbour("runs", "cancel", run_id, "--json").json["status"] == "RUNNING"
+    assert ledger.cancel_requested(run_id)
+    ledger.record_receipts(run_id, [Receipt("file:///torn.pdf", "", "failed", error_type="corrupt_document")])
+    ledger.finish_run(run_id, RunStatus.CANCELLED, {"listed": 1, "failed": 1})
+    watched = harbour("runs", "watch", "--json")
+    assert (watched.code, watched.json["status"]) == (1, "CANCELLED")
+    (error,) = harbour("runs", "errors", run_id, "--json").json["items"]
+    assert error["error_type"] == "corrupt_document"

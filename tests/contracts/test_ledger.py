@@ -7,10 +7,11 @@ import time
 
 import pytest
 
+from rag_cluster.domain import ids
 from rag_cluster.domain.access import LOCAL, AccessAttributes
 from rag_cluster.domain.documents import DocumentStatus, Receipt, RunStatus
 from rag_cluster.domain.ports import Catalog, Ledger, Outbox
-from rag_cluster.errors import ClaimLostError, InvalidRequestError, NotFoundError
+from rag_cluster.errors import ClaimLostError, ConflictError, InvalidRequestError, NotFoundError
 from tests.contracts.ledger_steps import Ingest, listed, part_content, parts
 
 
@@ -487,3 +488,24 @@ def test_chunks_of_another_part_survive_a_retry(ingest: Ingest) -> None:
     ingest.complete(claim, first)
     ingest.ledger.complete_part(claim, part_content(claim, ingest.knowledge_base_id, second))
     assert ingest.catalog.remains(claim.document_id)["chunks"] == 4
+
+
+def test_a_running_run_can_be_asked_to_end_and_an_ended_one_cannot(ingest: Ingest) -> None:
+    run_id = ids.upload_document_id()
+    ingest.ledger.start_run(ingest.knowledge_base_id, ["x"], {}, run_id)
+    assert not ingest.ledger.cancel_requested(run_id)
+    assert ingest.ledger.request_cancel(run_id).id == run_id
+    assert ingest.ledger.cancel_requested(run_id)
+    ingest.ledger.finish_run(run_id, RunStatus.CANCELLED, {})
+    with pytest.raises(ConflictError):
+        ingest.ledger.request_cancel(run_id)
+    with pytest.raises(NotFoundError):
+        ingest.ledger.request_cancel(ids.upload_document_id())
+
+
+def test_a_run_that_starts_again_under_its_id_is_no_longer_asked_to_end(ingest: Ingest) -> None:
+    run_id = ids.upload_document_id()
+    ingest.ledger.start_run(ingest.knowledge_base_id, ["x"], {}, run_id)
+    ingest.ledger.request_cancel(run_id)
+    ingest.ledger.start_run(ingest.knowledge_base_id, ["x"], {}, run_id)
+    assert not ingest.ledger.cancel_requested(run_id)

@@ -229,6 +229,29 @@ def test_an_interrupted_run_is_cancelled_gives_its_claims_back_and_is_resumed(
     )
 
 
+def test_a_run_ends_when_somebody_asks_for_it_from_another_machine(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus(bench, 12)
+    stream = pipeline._stream
+
+    def asked(*arguments: object) -> object:
+        yield next(stream(*arguments))  # type: ignore[arg-type]
+        (running,), _ = bench.write_path.ledger.runs()
+        bench.recipe().ledger.request_cancel(running.id)
+        time.sleep(60)
+
+    started = time.monotonic()
+    with monkeypatch.context() as patch:
+        patch.setattr(pipeline, "_stream", asked)
+        report = run(bench)
+    assert time.monotonic() - started < 50
+    assert (report.status, report.ok) == (RunStatus.CANCELLED, False)
+    (cancelled,), _ = bench.write_path.ledger.runs()
+    assert cancelled.status is RunStatus.CANCELLED and "by request" in (cancelled.error_message or "")
+    assert run(bench).ok
+
+
 def test_a_killed_index_worker_loses_no_document(bench: Bench) -> None:
     corpus(bench, 40)
     for n in range(0, 40, 8):

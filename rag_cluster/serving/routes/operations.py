@@ -45,6 +45,12 @@ def run(run_id: str, caller: Administrator, services: Services) -> RunDetail:
     return RunDetail(**found.model_dump(), receipts=receipts)
 
 
+@router.post("/v1/runs/{run_id}/cancel", tags=["runs"], status_code=202)
+def cancel(run_id: str, caller: Administrator, services: Services) -> RunResponse:
+    """Ask a run to end at its driver's next heartbeat, in a state from which the next run goes on."""
+    return RunResponse.of(services.ledger.request_cancel(run_id))
+
+
 @router.get(
     "/v1/assets/{asset_id}",
     tags=["assets"],

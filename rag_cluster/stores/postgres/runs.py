@@ -9,7 +9,7 @@ import psycopg
 from psycopg.types.json import Jsonb
 
 from rag_cluster.domain.documents import IngestionRun, Receipt, RunStatus
-from rag_cluster.errors import NotFoundError
+from rag_cluster.errors import ConflictError, NotFoundError
 from rag_cluster.stores.postgres import rows
 from rag_cluster.stores.postgres.adapters import as_uuid, known_uuid
 from rag_cluster.stores.postgres.database import Database
@@ -33,6 +33,7 @@ class LedgerRuns:
                 row = connection.execute(
                     """INSERT INTO ingestion_runs (id, knowledge_base_id, inputs, options) VALUES (%s, %s, %s, %s)
                        ON CONFLICT (id) DO UPDATE SET status = 'RUNNING', finished_at = NULL, error_message = NULL,
+                         cancel_requested_at = NULL,
                          updated_at = now() RETURNING *""",
                     (
                         as_uuid(run_id, "run"),
@@ -96,6 +97,27 @@ class LedgerRuns:
                      finished_at = now() WHERE id = %s""",
                 (status, Jsonb(dict(counts)), error_message, as_uuid(run_id, "run")),
             )
+
+    def request_cancel(self, run_id: str) -> IngestionRun:
+        """Ask a run's driver to end it at its next heartbeat. NotFoundError; ConflictError when it has ended."""
+        with self._database.connection() as connection:
+            row = connection.execute(
+                """UPDATE ingestion_runs SET cancel_requested_at = coalesce(cancel_requested_at, now())
+                   WHERE id = %s AND status = 'RUNNING' RETURNING *""",
+                (as_uuid(run_id, "run"),),
+            ).fetchone()
+        if row is None:
+            raise ConflictError(f"run {run_id} is {self.run(run_id).status} already")
+        return rows.run(row)
+
+    def cancel_requested(self, run_id: str) -> bool:
+        """Whether `request_cancel` came since the run started."""
+        with self._database.connection() as connection:
+            row = connection.execute(
+                "SELECT 1 FROM ingestion_runs WHERE id = %s AND cancel_requested_at IS NOT NULL",
+                (as_uuid(run_id, "run"),),
+            ).fetchone()
+        return row is not None
 
     def run(self, run_id: str) -> IngestionRun:
         """NotFoundError."""
