@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from rag_cluster.domain.chunks import ChunkedDocument, PartContent, Snapshot
 from rag_cluster.domain.documents import OutboxKind
@@ -11,7 +12,7 @@ from rag_cluster.domain.ports import Inventory
 from rag_cluster.errors import CorruptSnapshotError, NotFoundError
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.lifecycle.comparison import View
-from rag_cluster.lifecycle.sources import Lost, Reparsed, fetch_again, parse_again
+from rag_cluster.lifecycle.sources import Lost, Reparsed, asset_rows, fetch_again, parse_again
 
 
 class Rebuilder:
@@ -37,6 +38,8 @@ class Rebuilder:
             sha256=snapshot.sha256,
             content_fingerprint=snapshot.content_fingerprint,
         )
+        if facts.published is None:
+            self._asset_rows(view, version)
 
     def snapshot(self, view: View, finding: Finding) -> None:
         """From the original, whole; where that does not give the same chunks, from PostgreSQL, without blocks."""
@@ -78,6 +81,17 @@ class Rebuilder:
             self._unless_replaced(view, facts.published_version)
         if lost:
             raise Lost(f"{reason}; its row was removed", lost)
+
+    def _asset_rows(self, view: View, version: int) -> None:
+        """The rows of a version's images, which went with its own row; without the original they cannot be had."""
+        facts = self._inventory.document(view.facts.id)
+        if facts is None or facts.published_version != version:
+            return
+        try:
+            parsed = self._parse_again(replace(view, facts=facts)).parsed
+        except Lost:
+            return  # the objects are stray now: nothing tells what they show
+        self._write_path.catalog.add_assets(asset_rows(facts, version, parsed))
 
     def _stored(self, view: View, version: int) -> Snapshot | None:
         facts, snapshots = view.facts, self._write_path.snapshots

@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from rag_cluster.domain import keys
+from rag_cluster.domain import ids, keys
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, Snapshot, part_boundaries
+from rag_cluster.domain.documents import DocumentAsset
 from rag_cluster.domain.inventory import DocumentFacts, Finding, VersionFacts
 from rag_cluster.errors import DocumentError, NotFoundError, RagClusterError
 from rag_cluster.ingestion.write_path import WritePath
@@ -46,7 +47,7 @@ def parse_again(write_path: WritePath, view: View, strategy: str | None) -> Repa
         fingerprint = write_path.content_fingerprint(facts.filename, strategy)
     except RagClusterError as error:
         raise Lost(f"it cannot be parsed again: {error.message}") from error
-    if fingerprint != version.content_fingerprint:
+    if not ids.serves(version.content_fingerprint, fingerprint):
         raise Lost("it was made by another parser or chunker than today's: ingest it again")
     with _original(write_path, view, version) as path:
         source = DocumentSource(facts.id, version.version, facts.filename, path, size=version.size)
@@ -55,6 +56,27 @@ def parse_again(write_path: WritePath, view: View, strategy: str | None) -> Repa
         except DocumentError as error:
             raise Lost(f"the original cannot be parsed again: {error.message}") from error
     return Reparsed(parsed, _snapshot(write_path, facts, version, parsed, strategy))
+
+
+def asset_rows(facts: DocumentFacts, version: int, parsed: ParsedDocument) -> list[DocumentAsset]:
+    """The facts of a version's images."""
+    base = facts.knowledge_base_id
+    return [
+        DocumentAsset(
+            asset.id,
+            facts.id,
+            version,
+            keys.asset_key(base, facts.id, version, asset.id),
+            asset.media_type,
+            asset.sha256,
+            len(asset.content),
+            asset.width,
+            asset.height,
+            asset.caption,
+            asset.locator,
+        )
+        for asset in parsed.assets
+    ]
 
 
 def fetch_again(write_path: WritePath, facts: DocumentFacts, version: VersionFacts, key: str) -> None:
