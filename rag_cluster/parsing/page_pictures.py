@@ -82,13 +82,17 @@ def _pdf_pages(source: DocumentSource, limits: ParseLimits) -> Iterator[tuple[Im
     from PIL import Image
 
     from rag_cluster.parsing.pdf.document import open_pdf
+    from rag_cluster.parsing.pdf.units import user_units
 
     with open_pdf(source, limits) as document:
+        units = user_units(source.path, len(document))
         for index in range(len(document)):
             try:
                 page = document[index]
                 width, height = page.get_size()
-                yield page.render(scale=min(WIDTH / width, 2 * WIDTH / height)).to_pil(), width, height
+                picture = page.render(scale=min(WIDTH / width, 2 * WIDTH / height)).to_pil()
+                unit = units.get(index, 1.0)
+                yield picture, width * unit, height * unit
             except pypdfium2.PdfiumError:
                 yield Image.new("RGB", (595, 842), "white"), 595.0, 842.0
 

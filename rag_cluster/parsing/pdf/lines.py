@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 import unicodedata
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ _LIGATURES = {
 _LIGATURE = re.compile(f"[{''.join(_LIGATURES)}]")
 _TIGHT = "/()[]-~%<>=+.,:;"
 _RTL = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_LATIN = re.compile("[A-Za-z\u00c0-\u024f\u0370-\u052f]")
 _ARABIC_FORMS = re.compile("[\ufb50-\ufdff\ufe70-\ufefc]")
 
 
@@ -231,14 +233,24 @@ def rows(pieces: Sequence[Segment]) -> list[list[Segment]]:
             continue
         row.sort(key=_LEFT)
         if not all(s.words[0].text.isascii() for s in row) and _right_to_left(row):
-            row.sort(key=lambda s: s.words[0].order)
+            row[:] = _logical(sorted(row, key=lambda s: s.words[0].order))
+    return out
+
+
+def _logical(row: Sequence[Segment]) -> list[Segment]:
+    """A line from right to left in reading order: words and numbers of a Latin phrase, which the text layer has from
+    right to left too, are turned around."""
+    out: list[Segment] = []
+    for foreign, group in itertools.groupby(row, key=lambda s: _RTL.search(s.text) is None):
+        pieces = list(group)
+        out += sorted(pieces, key=_LEFT) if foreign and any(_LATIN.search(s.text) for s in pieces) else pieces
     return out
 
 
 def _right_to_left(row: Sequence[Segment]) -> bool:
-    """Whether Arabic or Hebrew letters prevail; the text layer then has the reading order."""
+    """Whether Arabic or Hebrew letters prevail, or stand at both ends; the text layer then has the reading order."""
     text = "".join(w.text for s in row for w in s.words)
-    return 2 * len(_RTL.findall(text)) > len(text)
+    return 2 * len(_RTL.findall(text)) > len(text) or all(_RTL.search(s.text) for s in (row[0], row[-1]))
 
 
 def typical_size(pieces: Sequence[Segment]) -> float:

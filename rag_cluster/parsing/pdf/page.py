@@ -85,9 +85,9 @@ class RawPage:
     links: list[Link] = field(default_factory=list)
 
 
-def read(document: Any, page: Any) -> RawPage:
-    """Text and shapes of an open pypdfium2 page, hidden text left out."""
-    space = page_space(page)
+def read(document: Any, page: Any, unit: float = 1.0) -> RawPage:
+    """Text and shapes of an open pypdfium2 page, hidden text left out. unit: points per unit of user space."""
+    space = page_space(page, unit)
     shapes = read_shapes(page, space)
     textpage = page.get_textpage()  # closed with its page, so that the layer can split runs until then
     layer = read_text(textpage, space)

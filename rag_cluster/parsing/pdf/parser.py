@@ -17,6 +17,7 @@ from rag_cluster.parsing.pdf import assembly, document, emission, furniture, pla
 from rag_cluster.parsing.pdf import page as pages
 from rag_cluster.parsing.pdf.page import PageContent
 from rag_cluster.parsing.pdf.scans import Scans
+from rag_cluster.parsing.pdf.units import user_units
 
 
 class PdfParser:
@@ -57,6 +58,7 @@ class PdfParser:
 
     def _pages(self, source: DocumentSource, pdf: Any, builder: BlockBuilder, scans: Scans) -> list[PageContent]:
         contents = []
+        units = user_units(source.path, len(pdf))
         for number in each_page(source, len(pdf)):
             try:
                 page = pdf[number - 1]
@@ -64,7 +66,7 @@ class PdfParser:
                 builder.warn(f"Page {number} is damaged and was left out")
                 continue
             try:
-                content = self._page(pdf, page, number, scans)
+                content = self._page(pdf, page, number, scans, units.get(number - 1, 1.0))
             finally:
                 page.close()
             for warning in content.warnings:
@@ -74,8 +76,8 @@ class PdfParser:
             raise CorruptDocumentError("The document is damaged: none of its pages can be read")
         return contents
 
-    def _page(self, pdf: Any, page: Any, number: int, scans: Scans) -> PageContent:
-        raw = pages.read(pdf, page)
+    def _page(self, pdf: Any, page: Any, number: int, scans: Scans, unit: float) -> PageContent:
+        raw = pages.read(pdf, page, unit)
         reason = scans.reason(raw)
         if reason:
             content = scans.recognize(page, raw, number, reason)
