@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rag_cluster.domain.blocks import Block, BlockType, SourceLocator
@@ -96,7 +96,8 @@ def places(pieces: Sequence[Piece], spans: Sequence[tuple[int, int]], length: in
     for piece, (start, end) in zip(pieces, spans, strict=True):
         if piece.silent or start >= length:
             continue
-        locator = replace(piece.locator or piece.block.locator, heading_path=()).to_dict()
+        locator = (piece.locator or piece.block.locator).to_dict()
+        locator.pop("heading_path", None)
         if found and found[-1][2] == locator:
             found[-1][1] = min(end, length)
         else:

@@ -154,9 +154,9 @@ def _sequence(block: Block, parts: Sequence[str], glue: str) -> Iterator[Piece]:
 
 
 def _lines(block: Block, line: int | None, part: str) -> SourceLocator | None:
-    """The part's own lines, when the block's content has just the lines that its locator says."""
+    """The part's own lines, when the block's content has just the lines that its locator says, and more than one."""
     start, end = block.locator.line_start, block.locator.line_end
-    if line is None or start is None or end is None or block.content.count("\n") != end - start:
+    if line is None or start is None or end is None or start == end or block.content.count("\n") != end - start:
         return None
     return replace(block.locator, line_start=line, line_end=line + part.rstrip().count("\n"))
 

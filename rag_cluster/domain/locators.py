@@ -15,7 +15,8 @@ def merge_locators(found: Sequence[SourceLocator], heading_path: tuple[str, ...]
     if not locators:
         return SourceLocator(heading_path=heading_path)
     if len(locators) == 1:
-        return replace(locators[0], heading_path=heading_path)
+        (only,) = locators
+        return only if only.heading_path == heading_path else replace(only, heading_path=heading_path)
     pages = [locator.page for locator in locators if locator.page is not None]
     spans: dict[tuple[int, BBox], None] = {}
     for locator in locators:

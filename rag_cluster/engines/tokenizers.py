@@ -12,6 +12,7 @@ _CJK = (
 # One token: a Chinese, Japanese or Korean character; up to 16 characters of another word; any other visible character.
 # Every visible character is in exactly one token, so counts add up across cuts at blanks, punctuation and CJK.
 _TOKEN = re.compile(rf"[{_CJK}]|[^\W{_CJK}]{{1,16}}|[^\s\w]")
+_CJK_RUN = re.compile(rf"[{_CJK}]+")
 
 
 class RegexTokenizer:
@@ -21,11 +22,15 @@ class RegexTokenizer:
 
     def count(self, text: str) -> int:
         """Number of tokens; blanks are none."""
-        return len(_TOKEN.findall(text))
+        if text.isascii():
+            return len(_TOKEN.findall(text))
+        # A run of CJK characters is counted by its length: a tenth of the time that one match for each takes.
+        rest, runs = _CJK_RUN.subn(" ", text)
+        return len(text) - len(rest) + runs + len(_TOKEN.findall(rest))
 
     def count_many(self, texts: Sequence[str]) -> list[int]:
         """`count` of each text."""
-        return [len(found) for found in map(_TOKEN.findall, texts)]
+        return [self.count(text) for text in texts]
 
     def offsets(self, text: str) -> list[tuple[int, int]]:
         """Character span of every token."""
