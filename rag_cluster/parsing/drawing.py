@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -27,6 +28,7 @@ _MEDIA_TYPES = {
     ".bmp": "image/bmp", ".tif": "image/tiff", ".tiff": "image/tiff", ".webp": "image/webp", ".svg": "image/svg+xml",
     ".emf": "image/emf", ".wmf": "image/wmf", ".jfif": "image/jpeg",
 }  # fmt: skip
+_FILE_NAME = re.compile(r"[^\n]*\.(?:png|jpe?g|gif|bmp|tiff?|emf|wmf|svg|webp)", re.IGNORECASE)
 _GENERATED = ("description automatically generated", "ai-generated content may be incorrect", "自动生成")
 
 
@@ -197,12 +199,14 @@ def add_diagram(builder: BlockBuilder, root: Any, locator: SourceLocator) -> Non
 
 
 def alt_text(properties: Any) -> str:
-    """Alternative text of a cNvPr or docPr: the description, without what a program appended to it."""
+    """Alternative text of a cNvPr or docPr: the description, without what a program appended or put in its place."""
     if properties is None:
         return ""
     lines = (properties.get("descr") or "").splitlines()
     kept = [line for line in lines if not any(mark in line.lower() for mark in _GENERATED)]
-    return " ".join(" ".join(kept).split()) or " ".join((properties.get("title") or "").split())
+    text = " ".join(" ".join(kept).split())
+    # Programs put the name of the file there.
+    return ("" if _FILE_NAME.fullmatch(text) else text) or " ".join((properties.get("title") or "").split())
 
 
 def is_decorative(properties: Any) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -18,6 +17,7 @@ from rag_cluster.parsing.drawing import (
     rich_text,
 )
 from rag_cluster.parsing.ooxml import Package, alternatives, find, local_name, qn
+from rag_cluster.parsing.pptx.geometry import SAME, Box, Transform, around, box_of, group_transform, number_of
 from rag_cluster.parsing.pptx.order import Item, in_reading_order
 from rag_cluster.parsing.pptx.text import add_paragraphs, list_styles, read_paragraphs
 
@@ -25,12 +25,6 @@ MAX_DEPTH = 40
 _SHAPES = frozenset({"sp", "pic", "graphicFrame", "cxnSp"})
 _TITLES = frozenset({"title", "ctrTitle"})
 _FURNITURE = frozenset({"dt", "ftr", "sldNum", "hdr", "sldImg"})
-Box = tuple[float, float, float, float]
-Transform = tuple[float, float, float, float]
-"""(scale x, scale y, offset x, offset y) from a group's inner coordinates to the slide's."""
-_SAME: Transform = (1.0, 1.0, 0.0, 0.0)
-
-
 _SHAPE_PROPERTIES = {"sp": "p:nvSpPr", "pic": "p:nvPicPr", "graphicFrame": "p:nvGraphicFramePr", "cxnSp": "p:nvCxnSpPr"}
 
 
@@ -58,7 +52,7 @@ class SlideReader:
         tree = find(root, "p:cSld/p:spTree")
         if tree is None:
             return
-        items = list(self._items(tree, _SAME, 0))
+        items = list(self._items(tree, SAME, 0))
         titles = [item for item in items if _placeholder(item.element)[0] in _TITLES]
         for item in titles:
             text = " ".join(rich_text(item.element).split())
@@ -82,8 +76,9 @@ class SlideReader:
                     yield from self._items(branch, transform, depth)
             elif name == "grpSp" and depth < MAX_DEPTH:
                 if not _is_hidden(element):
-                    children = list(self._items(element, _group_transform(element, transform), depth + 1))
-                    box = _box(find(element, "p:grpSpPr/a:xfrm"), transform) or _around(children)
+                    xfrm = find(element, "p:grpSpPr/a:xfrm")
+                    children = list(self._items(element, group_transform(xfrm, transform), depth + 1))
+                    box = box_of(xfrm, transform) or around([child.box for child in children])
                     yield Item(element, box, children)
             elif name in _SHAPES and not _is_hidden(element) and _placeholder(element)[0] not in _FURNITURE:
                 yield Item(element, self._place(element, transform))
@@ -91,10 +86,10 @@ class SlideReader:
     def _place(self, element: Any, transform: Transform) -> Box:
         """Where a shape lies; a placeholder without a place has its layout's or master's."""
         own = find(element, "p:xfrm") if local_name(element) == "graphicFrame" else find(element, "p:spPr/a:xfrm")
-        box = _box(own, transform)
+        box = box_of(own, transform)
         if box is None:
             for other in self._ancestors(element):
-                box = box or _box(find(other, "p:spPr/a:xfrm"), _SAME)
+                box = box or box_of(find(other, "p:spPr/a:xfrm"), SAME)
         return box or (0.0, 0.0, 0.0, 0.0)
 
     def _ancestors(self, element: Any) -> tuple[Any, Any]:
@@ -188,8 +183,8 @@ def read_table(table: Any) -> tuple[list[list[str]], int]:
             elif is_set(cell, "hMerge") and line:
                 text = line[-1]
             if row_index == 0:
-                spanned = spanned or _number(cell, "gridSpan") > 1
-                depth = max(depth, int(_number(cell, "rowSpan")))
+                spanned = spanned or number_of(cell, "gridSpan") > 1
+                depth = max(depth, int(number_of(cell, "rowSpan")))
             line.append(text)
         grid.append(line)
     properties = find(table, "a:tblPr")
@@ -246,50 +241,3 @@ def _family(kind: str) -> str:
 def _is_hidden(element: Any) -> bool:
     properties = next(element.iter(qn("p:cNvPr")), None)
     return properties is not None and is_set(properties, "hidden")
-
-
-def _box(xfrm: Any, transform: Transform) -> Box | None:
-    offset, extent = find(xfrm, "a:off"), find(xfrm, "a:ext")
-    if offset is None or extent is None:
-        return None
-    x, y = _number(offset, "x"), _number(offset, "y")
-    sx, sy, tx, ty = transform
-    return (
-        x * sx + tx,
-        y * sy + ty,
-        (x + _number(extent, "cx")) * sx + tx,
-        (y + _number(extent, "cy")) * sy + ty,
-    )
-
-
-def _group_transform(group: Any, outer: Transform) -> Transform:
-    xfrm = find(group, "p:grpSpPr/a:xfrm")
-    inner, inner_size = find(xfrm, "a:chOff"), find(xfrm, "a:chExt")
-    place, size = find(xfrm, "a:off"), find(xfrm, "a:ext")
-    if inner is None or inner_size is None or place is None or size is None:
-        return outer
-    sx = _number(size, "cx") / (_number(inner_size, "cx") or 1.0)
-    sy = _number(size, "cy") / (_number(inner_size, "cy") or 1.0)
-    tx, ty = _number(place, "x") - _number(inner, "x") * sx, _number(place, "y") - _number(inner, "y") * sy
-    ox, oy, px, py = outer
-    return sx * ox, sy * oy, tx * ox + px, ty * oy + py
-
-
-def _around(items: list[Item]) -> Box:
-    if not items:
-        return (0.0, 0.0, 0.0, 0.0)
-    boxes = [item.box for item in items]
-    return (
-        min(box[0] for box in boxes),
-        min(box[1] for box in boxes),
-        max(box[2] for box in boxes),
-        max(box[3] for box in boxes),
-    )
-
-
-def _number(element: Any, name: str) -> float:
-    try:
-        value = float(element.get(name, "0"))
-    except ValueError:
-        return 0.0
-    return value if math.isfinite(value) else 0.0
