@@ -7,7 +7,7 @@ harm: what is set with it is not as wide as expected then, and looked at word by
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -67,20 +67,29 @@ def stated_widths(
     if len(distinct) > _FONTS:
         return np.full(len(fonts), np.inf, np.float32), np.full(len(fonts), np.inf, np.float32)
     row_of = _memory.of(distinct, cache)
-    rows = np.array([row_of[font] for font in fonts])
+    rows = np.array([row_of[font] for font in fonts]) * _SIZE
+    # One place more than there are characters, so that the last piece may end at it.
     first, last = int(starts[0]), int(ends[-1])
-    keys = np.minimum(codes[first:last], _SIZE - 1).astype(np.int64)
-    keys += np.repeat(rows * _SIZE, np.diff(starts, append=last))
-    blanks = rows * _SIZE + _BLANK
+    keys = np.zeros(last - first + 1, np.int64)
+    np.minimum(codes[first:last], _SIZE - 1, out=keys[:-1], casting="unsafe")
+    spans = np.empty(len(starts), np.int64)
+    spans[:-1], spans[-1] = starts[1:] - starts[:-1], last + 1 - starts[-1]
+    keys += np.repeat(rows, spans)
+    keys[-1] = rows[-1] + _BLANK
     table = _memory.table.reshape(-1)
-    widths = table[keys]
-    unknown = np.unique(np.append(keys[np.isnan(widths)], blanks[np.isnan(table[blanks])]))
-    if len(unknown):
-        font_of = {row: font for font, row in row_of.items()}
-        for key in unknown.tolist():
-            row, code = divmod(key, _SIZE)
-            _memory.learn(row, code, font_of[row])
-        widths = table[keys]
+    widths = table.take(keys)
+    blanks = table.take(rows + _BLANK)
+    if np.isnan(widths).any() or np.isnan(blanks).any():
+        _learn(np.append(keys[np.isnan(widths)], (rows + _BLANK)[np.isnan(blanks)]), row_of)
+        widths, blanks = table.take(keys), table.take(rows + _BLANK)
+    places = np.empty(2 * len(starts), np.int64)
+    places[::2], places[1::2] = starts - first, ends - first
     # The odd sums are those of what stands between the pieces.
-    places = np.stack([starts, ends], axis=1).reshape(-1) - first
-    return np.add.reduceat(np.append(widths, np.float32(0)), places)[::2], table[blanks]
+    return np.add.reduceat(widths, places)[::2], blanks
+
+
+def _learn(keys: Indices, row_of: Mapping[int, int]) -> None:
+    font_of = {row: font for font, row in row_of.items()}
+    for key in np.unique(keys).tolist():
+        row, code = divmod(key, _SIZE)
+        _memory.learn(row, code, font_of[row])

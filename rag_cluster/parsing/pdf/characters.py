@@ -10,7 +10,8 @@ import numpy.typing as npt
 
 from rag_cluster.parsing.pdf import native
 
-Codes = npt.NDArray[np.uint32]
+Codes = npt.NDArray[np.uint16] | npt.NDArray[np.uint32]
+"""Code points; 16 bits wide where all fit."""
 Indices = npt.NDArray[np.int64]
 
 _BULLET = re.compile("(?:(?<=\\n)|^)[\x01-\x08\x0e-\x1f](?=\\s)")
@@ -36,7 +37,7 @@ def page_text(textpage: int) -> tuple[str, Codes]:
         units = units[:count]
         text = units.tobytes().decode("utf-16-le", "replace")
         if len(text) == count:
-            return _with_bullets(text, units.astype(np.uint32))
+            return _with_bullets(text, units)
     # Characters without Unicode or beyond the first plane: positions differ, so ask for each.
     codes = np.array(list(map(native.char_unicode, itertools.repeat(textpage, count), range(count))), np.uint32)
     codes[(codes >= 0x110000) | ((codes >= 0xD800) & (codes < 0xE000))] = 0
@@ -44,7 +45,8 @@ def page_text(textpage: int) -> tuple[str, Codes]:
 
 
 def _with_bullets(text: str, codes: Codes) -> tuple[str, Codes]:
-    if not (_KINDS[codes[codes < 0x20]] != _BLANK).any():
+    low = codes[codes < 0x20]
+    if _KINDS[low].max(initial=_BLANK) == _BLANK:
         return text, codes
     text = _BULLET.sub("•", text)
     return text, np.frombuffer(text.encode("utf-32-le"), np.uint32)
@@ -55,12 +57,16 @@ def word_spans(codes: Codes) -> tuple[Indices, Indices, Indices]:
 
     A mark ends a word that goes on; what follows it is a word of its own.
     """
-    kinds = np.full(len(codes) + 2, _BLANK, np.uint8)
-    kinds[1:-1] = _KINDS[np.minimum(codes, 0xE000 if codes.max(initial=0) > 0xFFFF else 0xFFFF)]
+    kinds = np.zeros(len(codes) + 2, np.uint8)  # blank at both ends
+    known = codes if codes.dtype == np.uint16 else np.where(codes > 0xFFFF, 0xE000, codes)
+    _KINDS.take(known, out=kinds[1:-1], mode="clip")
     ink = kinds == _INK
-    starts = np.flatnonzero(ink[1:] & ~ink[:-1])
-    ends = np.flatnonzero(~ink[1:] & ink[:-1])
-    marks = ((kinds[ends + 1] == _SOFT) & (kinds[np.minimum(ends + 2, len(codes) + 1)] != _BLANK)).astype(np.int64)
+    edges = np.flatnonzero(ink[1:] != ink[:-1])
+    starts, ends = edges[::2], edges[1::2]
+    soft = kinds == _SOFT
+    if not soft.any():
+        return starts, ends, np.zeros(len(starts), np.int64)
+    marks = (soft[ends + 1] & (kinds[np.minimum(ends + 2, len(codes) + 1)] != _BLANK)).astype(np.int64)
     return starts, ends + marks, marks
 
 

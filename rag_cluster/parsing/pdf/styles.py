@@ -54,6 +54,8 @@ class StyleReader:
         """Of the text objects that were read: the address of the font."""
         self.ems: Array = np.zeros(0)
         """And the em along the baseline, in user space; negative where the text is mirrored."""
+        self.sizes = self.turns = np.zeros(0)
+        """And `Style.size` and `Style.turn`."""
 
     def read(self, handles: Sequence[int], indices: Sequence[int]) -> list[Style]:
         """One per text object, by a character of each."""
@@ -84,18 +86,19 @@ class StyleReader:
             if style is None:
                 style = known[look] = self._style(*look)
             out.append(style)
+        self.sizes = np.array([style.size for style in out])
+        self.turns = np.array([style.turn for style in out])
         return out
 
-    def measured(self, styles: Sequence[Style], indices: Sequence[int], boxes: Array) -> list[Style]:
-        """The styles, other ones where the font's box is unusable; boxes: of the words that begin there, (n, 4)."""
-        out = list(styles)
-        sizes = np.array([style.size for style in styles])
-        turns = np.array([style.turn for style in styles])
-        across = np.where(turns % 2, boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1])
-        usual = (0.55 * sizes < across) & (across < 1.9 * sizes)
-        for i in np.flatnonzero(~usual & ((turns != SLANTED) | (sizes <= 0))).tolist():
-            out[i] = self._measured(out[i], indices[i])
-        return out
+    def measure(self, styles: list[Style], indices: Sequence[int], boxes: Array) -> None:
+        """Put other styles where the font's box is unusable; boxes: of the words that begin there, (n, 4)."""
+        across = np.where(self.turns % 2, boxes[:, 2] - boxes[:, 0], boxes[:, 3] - boxes[:, 1])
+        usual = (0.55 * self.sizes < across) & (across < 1.9 * self.sizes)
+        if usual.all():
+            return
+        for i in np.flatnonzero(~usual & ((self.turns != SLANTED) | (self.sizes <= 0))).tolist():
+            styles[i] = self._measured(styles[i], indices[i])
+            self.sizes[i] = styles[i].size
 
     def _style(
         self,

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from math import inf
+from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -19,10 +18,9 @@ from rag_cluster.parsing.pdf import native
 from rag_cluster.parsing.pdf.advances import stated_widths
 from rag_cluster.parsing.pdf.characters import Codes, Indices, page_text, reads_leftward, word_spans
 from rag_cluster.parsing.pdf.geometry import Array, PageSpace
+from rag_cluster.parsing.pdf.runs import is_vertical, mark_monospaced, without_twins
 from rag_cluster.parsing.pdf.styles import Style, StyleReader
 
-_LETTERS = re.compile(r"[A-Za-z ]+$")
-_VERTICAL_CJK = re.compile("[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u30ff]")
 _LAM_ALEF = re.compile("[\u0622\u0623\u0625\u0627]\u0644")
 
 _CJK_BLANK = re.compile("(?<=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]) (?=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef])")
@@ -30,6 +28,10 @@ _CJK_BLANK = re.compile("(?<=[\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef]) (?=[\u2e
 Flags = npt.NDArray[np.bool_]
 _LEVEL = 0.15
 """Em by which the boxes of two characters on one baseline differ at most."""
+_NATURAL = 0.1
+"""Em by which a piece may be longer or shorter than its font says, and is still set without kerning that hides gaps."""
+_NARROW, _WIDE = -0.1, 0.4
+"""Em between which a font's blank is no gap that parts runs, however the piece is set (see `_breaks`)."""
 
 
 class Word:
@@ -105,45 +107,6 @@ def read_text(textpage: object, space: PageSpace) -> TextLayer:
     return _Reader(textpage, space).read()
 
 
-def _mark_monospaced(words: Sequence[Word]) -> None:
-    """Fonts whose words all have the same width per letter are monospaced, whatever their flags say."""
-    ranges: dict[str, tuple[float, float, int]] = {}
-    for word in words:
-        style, text = word.style, word.text
-        low, high, count = ranges.get(style.font, (inf, -inf, 0))
-        if high - low >= 0.012:
-            continue  # proportional, as most fonts are after two words
-        if style.turn == 0 and not style.mono and len(text) > 2 and text.isascii() and _LETTERS.match(text):
-            width = (word.x1 - word.x0) / len(text) / style.size
-            ranges[style.font] = (min(low, width), max(high, width), count + 1)
-    fixed = {
-        font
-        for font, (low, high, count) in ranges.items()
-        if count > 3 and low > 0.45 and high < 0.8 and high - low < 0.012
-    }
-    if fixed:
-        for word in words:
-            word.style.mono = word.style.mono or word.style.font in fixed
-
-
-def _without_twins(words: list[Word]) -> list[Word]:
-    """Words printed twice with a small offset (the poor man's bold) once, as bold."""
-    places = {(round(w.x0 * 0.5), round(w.y0 * 0.5)) for w in words}
-    if len(places) == len(words):
-        return words
-    seen: dict[tuple[str, int, int], Word] = {}
-    out = []
-    for word in words:
-        key = (word.text, round(word.x0 * 0.5), round(word.y0 * 0.5))
-        twin = seen.get(key)
-        if twin is not None and abs(twin.x1 - word.x1) < 2:
-            twin.style = replace(twin.style, bold=True)
-            continue
-        seen[key] = word
-        out.append(word)
-    return out
-
-
 class _Reader:
     def __init__(self, textpage: object, space: PageSpace) -> None:
         self._open = textpage  # held, since pypdfium2 closes what nobody holds
@@ -157,91 +120,97 @@ class _Reader:
         if not len(starts):
             return TextLayer([], len(text))
         source = _Source(text, starts, ends, marks, self)
-        follows = np.concatenate([[False], starts[1:] - ends[:-1] == 1])
-        objects = self._objects(starts, follows, codes)
-        changes = np.concatenate([[True], objects[1:] != objects[:-1]])
+        heads = np.ones(len(starts), np.bool_)  # words that begin a line
+        heads[1:] = starts[1:] - ends[:-1] != 1
+        objects = self._objects(starts, heads, codes)
+        changes = np.ones(len(starts), np.bool_)
+        changes[1:] = objects[1:] != objects[:-1]
         groups = np.flatnonzero(changes)
         indices = starts[groups].tolist()
-        reader = StyleReader(self._page, self._space)
-        styles = reader.read(objects[groups].tolist(), indices)
+        looks = StyleReader(self._page, self._space)
+        styles = looks.read(objects[groups].tolist(), indices)
         owners = np.cumsum(changes) - 1
-        pieces, boxes = self._pieces(source, codes, ~follows | changes, owners, styles, reader)
+        pieces, boxes = self._pieces(source, codes, heads | changes, owners, styles, looks)
         owners = owners[pieces]
-        styles = reader.measured(styles, indices, boxes[np.searchsorted(pieces, groups)])
-        breaks = _breaks(styles, owners, follows[pieces], boxes)
-        words = _without_twins(self._runs(source, breaks, [styles[i] for i in owners[breaks].tolist()], pieces, boxes))
-        _mark_monospaced(words)
-        return TextLayer(words, len(text), _is_vertical(words), source)
+        looks.measure(styles, indices, boxes[np.searchsorted(pieces, groups)])
+        breaks = _breaks(looks, owners, heads[pieces], boxes)
+        if len(breaks) < len(pieces):
+            low, high = np.minimum.reduceat(boxes, breaks), np.maximum.reduceat(boxes, breaks)
+            boxes = np.hstack([low[:, :2], high[:, 2:]])
+            pieces, owners = pieces[breaks], owners[breaks]
+        words = without_twins(self._runs(source, pieces, [styles[i] for i in owners.tolist()], boxes))
+        mark_monospaced(words)
+        return TextLayer(words, len(text), is_vertical(words), source)
 
-    def _objects(self, starts: Indices, follows: Flags, codes: Codes) -> npt.NDArray[np.uintp]:
+    def _objects(self, starts: Indices, heads: Flags, codes: Codes) -> npt.NDArray[np.uintp]:
         """The text object of every word. When the first and the last word of a line share one, so do all between,
         unless scripts that run from right to left reorder the line."""
-        heads = np.flatnonzero(~follows)
-        counts = np.diff(heads, append=len(starts))
-        first = np.array(native.char_objects(self._page, starts[heads].tolist()), np.uintp)
-        objects = np.repeat(first, counts)
-        long = np.flatnonzero(counts > 1)
-        lasts = heads[long] + counts[long] - 1
+        firsts = np.flatnonzero(heads)
+        lasts = _lasts(firsts, len(starts))
+        found = np.array(native.char_objects(self._page, starts[firsts].tolist()), np.uintp)
+        objects = np.repeat(found, lasts - firsts + 1)
+        long = lasts > firsts
+        firsts, lasts, found = firsts[long], lasts[long], found[long]
+        if not len(firsts):
+            return objects
         objects[lasts] = native.char_objects(self._page, starts[lasts].tolist())
-        mixed = np.zeros(len(heads), np.bool_)
-        mixed[long] = reads_leftward(codes) or objects[lasts] != first[long]
-        inner = np.repeat(mixed, counts)
-        inner[heads] = inner[lasts] = False
-        if inner.any():
-            objects[inner] = native.char_objects(self._page, starts[inner].tolist())
+        mixed = np.ones(len(firsts), np.bool_) if reads_leftward(codes) else objects[lasts] != found
+        if mixed.any():
+            inner = np.zeros(len(starts) + 1, np.int8)
+            inner[firsts[mixed] + 1] += 1
+            inner[lasts[mixed]] -= 1
+            between = np.flatnonzero(inner.cumsum())
+            objects[between] = native.char_objects(self._page, starts[between].tolist())
         return objects
 
     def _pieces(
-        self, source: _Source, codes: Codes, heads: Flags, owners: Indices, styles: Sequence[Style], reader: StyleReader
+        self, source: _Source, codes: Codes, heads: Flags, owners: Indices, styles: Sequence[Style], looks: StyleReader
     ) -> tuple[Indices, Array]:
         """(first words, displayed boxes) of pieces: words of one text object on one line where its two ends tell the
         box, else single words. heads: words that begin a line or object; owners: the objects of all words."""
         pieces = np.flatnonzero(heads)
-        lasts = np.append(pieces[1:], len(heads)) - 1
+        lasts = _lasts(pieces, len(heads))
         starts, ends = source.starts[pieces], source.ends[lasts] - source.soft[lasts]
         first, last = self._ends(starts, ends - 1)
         boxes = self._displayed(first, last)
         several = np.flatnonzero(lasts > pieces)
-        if not len(several):
-            return pieces, boxes
         holders = owners[pieces[several]]
-        sizes = np.array([style.size if style.even else np.nan for style in styles])[holders]
+        even = np.array([style.even for style in styles])[holders]
+        sizes = looks.sizes[holders] / self._space.unit
         low, high = first[several], last[several]
-        # User space against displayed sizes: a coarse test.
-        clear = (np.abs(high[:, 1::2] - low[:, 1::2]) * self._space.unit < _LEVEL * sizes[:, None]).all(1)
-        if clear.any():
-            fonts = [reader.fonts[i] for i in holders.tolist()]
-            stated, blanks = stated_widths(codes, starts[several], ends[several], fonts, reader.cache)
-            ems = reader.ems[holders]
-            clear &= np.abs(high[:, 2] - low[:, 0] - stated * ems) < 0.1 * ems
-            clear &= (-0.1 * sizes < blanks * ems * self._space.unit) & (blanks * ems * self._space.unit < 0.4 * sizes)
-        doubtful = np.zeros(len(pieces), np.bool_)
-        doubtful[several[~clear]] = True
-        if not doubtful.any():
+        even &= (np.abs(high[:, 1] - low[:, 1]) < _LEVEL * sizes) & (np.abs(high[:, 3] - low[:, 3]) < _LEVEL * sizes)
+        if even.any():
+            fonts = [looks.fonts[i] for i in holders.tolist()]
+            ems = looks.ems[holders]
+            widths, blanks = stated_widths(codes, starts[several], ends[several], fonts, looks.cache)
+            blanks *= ems
+            even &= np.abs(high[:, 2] - low[:, 0] - widths * ems) < _NATURAL * ems
+            even &= (_NARROW * sizes < blanks) & (blanks < _WIDE * sizes)
+        doubtful = several[~even]
+        if not len(doubtful):
             return pieces, boxes
-        single = np.repeat(doubtful, lasts - pieces + 1)
+        flags = np.zeros(len(pieces), np.bool_)
+        flags[doubtful] = True
+        single = np.repeat(flags, lasts - pieces + 1)
         every = np.empty((len(heads), 4))
         every[pieces] = boxes
         every[single] = source.boxes(np.flatnonzero(single))
         pieces = np.flatnonzero(heads | single)
         return pieces, every[pieces]
 
-    def _runs(
-        self, source: _Source, breaks: Indices, styles: Sequence[Style], pieces: Indices, boxes: Array
-    ) -> list[Word]:
-        """Pieces between breaks as one run each; those outside of the page are left out."""
-        corners = np.hstack([np.minimum.reduceat(boxes[:, :2], breaks), np.maximum.reduceat(boxes[:, 2:], breaks)])
-        firsts = pieces[breaks]
-        lasts = np.append(firsts[1:], len(source.starts)) - 1
-        starts, stops = source.starts[firsts].tolist(), source.ends[lasts].tolist()
-        spaces = np.append(True, source.starts[1:] > source.ends[:-1])[firsts].tolist()
+    def _runs(self, source: _Source, firsts: Indices, styles: Sequence[Style], boxes: Array) -> list[Word]:
+        """Runs by their first words; those outside of the page are left out."""
+        lasts = _lasts(firsts, len(source.starts))
+        starts, stops = source.starts[firsts], source.ends[lasts]
+        spaces = np.ones(len(firsts), np.bool_)
+        spaces[1:] = starts[1:] > stops[:-1]
         members = zip(firsts.tolist(), (lasts + 1).tolist(), strict=True)
         marks = source.soft[lasts].astype(bool).tolist()
         text = source.text
         right, bottom = self._reach
         out = []
         for start, stop, mark, style, box, space, (first, end) in zip(
-            starts, stops, marks, styles, corners.tolist(), spaces, members, strict=True
+            starts.tolist(), stops.tolist(), marks, styles, boxes.tolist(), spaces.tolist(), members, strict=True
         ):
             content = text[start : stop - 1] + "-" if mark else text[start:stop]
             if not content.isascii():
@@ -295,20 +264,21 @@ class _Reader:
         return (x - 0.2 * em, box[1], x + 0.8 * em, box[3])
 
 
-def _breaks(styles: Sequence[Style], owners: Indices, follows: Flags, boxes: Array) -> Indices:
+def _lasts(firsts: Indices, count: int) -> Indices:
+    """The last members of groups, given the first ones, of `count` things."""
+    lasts = np.empty_like(firsts)
+    lasts[:-1], lasts[-1:] = firsts[1:] - 1, count - 1
+    return lasts
+
+
+def _breaks(looks: StyleReader, owners: Indices, heads: Flags, boxes: Array) -> Indices:
     """Indices of the pieces that begin a run: another text object, line or a wide gap before them."""
-    size = np.array([style.size for style in styles])[owners][1:]
-    upright = np.array([style.turn == 0 for style in styles])[owners]
-    joined = follows & upright
+    joined = ~heads
     joined[1:] &= owners[1:] == owners[:-1]
-    joined[1:] &= np.abs(boxes[1:, 0] - boxes[:-1, 2] - 0.15 * size) < 0.35 * size
-    joined[1:] &= np.abs(boxes[1:, 1] - boxes[:-1, 1]) < 0.3 * size
     joined[0] = False
+    if joined.any():
+        size = looks.sizes[owners][1:]
+        joined &= (looks.turns == 0)[owners]
+        joined[1:] &= np.abs(boxes[1:, 0] - boxes[:-1, 2] - 0.15 * size) < 0.35 * size
+        joined[1:] &= np.abs(boxes[1:, 1] - boxes[:-1, 1]) < 0.3 * size
     return np.flatnonzero(~joined)
-
-
-def _is_vertical(words: Sequence[Word]) -> bool:
-    """Whether most of the text is Chinese or Japanese that runs from top to bottom."""
-    tall = [w for w in words if w.y1 - w.y0 > 1.6 * (w.x1 - w.x0) and w.style.turn == 0 and len(w.text) > 1]
-    vertical = sum(len(w.text) for w in tall if _VERTICAL_CJK.search(w.text))
-    return vertical > 0 and vertical > 0.4 * sum(len(w.text) for w in words)
