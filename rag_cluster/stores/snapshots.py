@@ -8,13 +8,14 @@ One object, so that a snapshot is there whole or not at all. Its row groups are 
 
 `kind` tells what a row is; columns that do not concern it are null. Locators and metadata are JSON columns. What
 concerns the whole version (file name, hash, fingerprint, parser, parts, warnings ...) is JSON in the schema's metadata
-under the key "snapshot".
+under the key "snapshot". Every page, and that header, has a checksum.
 """
 
 from __future__ import annotations
 
 import io
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +33,7 @@ _FORMAT = 1
 _FILE = "snapshot.parquet"
 _BLOCKS_PER_GROUP = 2000
 _HEADER = b"snapshot"
+_HEADER_CRC = b"snapshot_crc32"  # pages have checksums of their own
 _FACTS = (
     "knowledge_base_id",
     "document_id",
@@ -63,6 +65,11 @@ _SCHEMA = pa.schema(
         pa.field("metadata", pa.string(), nullable=False),
     ]
 )
+_COMPRESSION = {
+    f"{field.name}.list.element" if field.type == _STRINGS else field.name: "zstd" if field.name == "text" else "lz4"
+    for field in _SCHEMA
+}
+"""Most snapshots are small, and there a zstd context for each column cost more than everything else."""
 Row = dict[str, Any]
 
 
@@ -76,10 +83,16 @@ class ParquetSnapshotStore:
         """Write the snapshot, replacing an earlier one of the same version."""
         chunked = snapshot.chunked
         parents = {parent.id: parent for parent in chunked.parents}
-        schema = _SCHEMA.with_metadata({_HEADER: _json(_header(snapshot)).encode()})
+        header = _json(_header(snapshot)).encode()
+        schema = _SCHEMA.with_metadata({_HEADER: header, _HEADER_CRC: str(zlib.crc32(header)).encode()})
         target = io.BytesIO()
         with pq.ParquetWriter(
-            target, schema, compression="zstd", write_statistics=False, write_page_checksum=True
+            target,
+            schema,
+            compression=_COMPRESSION,
+            use_dictionary=False,
+            write_statistics=False,
+            write_page_checksum=True,
         ) as writer:
             for part in snapshot.parts:
                 chunks = chunked.chunks[part.start : part.end]
@@ -135,6 +148,11 @@ class ParquetSnapshotStore:
         content = self._objects.get(key)  # an outage shows here: what fails below is the snapshot's fault
         try:
             file = pq.ParquetFile(pa.BufferReader(content), page_checksum_verification=True)
+            texts = file.schema_arrow.metadata or {}
+            if not file.schema_arrow.equals(_SCHEMA, check_metadata=False):
+                raise ValueError("its columns are damaged")
+            if int(texts.get(_HEADER_CRC, b"-1")) not in (-1, zlib.crc32(texts[_HEADER])):
+                raise ValueError("its header is damaged")
             header = _read_header(file)
             if (header["knowledge_base_id"], header["document_id"], header["version"]) != (
                 knowledge_base_id,
@@ -150,7 +168,7 @@ class ParquetSnapshotStore:
             ]
             if len(ids) != max((part.end for part in _parts(header)), default=0):
                 raise ValueError(f"it holds {len(ids)} chunks, its parts say otherwise")
-        except (pa.ArrowException, OSError, ValueError, KeyError, TypeError, StoreUnavailableError) as error:
+        except (*_DAMAGE, StoreUnavailableError) as error:
             raise CorruptSnapshotError(f"Snapshot {key}: {error}") from error
         return ids
 

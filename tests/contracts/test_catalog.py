@@ -134,6 +134,37 @@ def test_a_knowledge_base_with_a_live_claim_is_not_deleted(ingest: Ingest) -> No
     assert ingest.catalog.document(done.document_id, LOCAL).visible
 
 
+def test_deleting_a_source_hides_its_documents_only_and_owes_their_purges(ingest: Ingest, outbox: Outbox) -> None:
+    made = {ingest.ready(listed(f"file:///{n}")).document_id for n in range(2)}
+    first = ingest.source_id
+    other = ingest.catalog.ensure_source(ingest.knowledge_base_id, SourceKind.BULK, "other")
+    ingest.source_id = other.id
+    kept = ingest.ready(listed("file:///kept"))
+    assert set(ingest.catalog.delete_source(first)) == made
+    assert {(entry.kind, entry.document_id) for entry in outbox.claim(9, 9)} == {("purge_document", id) for id in made}
+    assert ingest.catalog.document(kept.document_id, LOCAL).visible
+    assert ingest.catalog.delete_source(first) == [], "again is harmless"
+    with pytest.raises(NotFoundError):
+        ingest.catalog.delete_source(NOWHERE)
+
+
+def test_a_source_with_a_live_claim_is_not_deleted(ingest: Ingest) -> None:
+    done = ingest.ready(listed("file:///done"))
+    ingest.must_claim(listed("file:///busy"))
+    with pytest.raises(DocumentBusyError):
+        ingest.catalog.delete_source(ingest.source_id)
+    assert ingest.catalog.document(done.document_id, LOCAL).visible
+
+
+def test_a_source_is_found_by_id_and_by_name(ingest: Ingest) -> None:
+    found = ingest.catalog.source(ingest.knowledge_base_id, "files")
+    assert found == ingest.catalog.source(ingest.knowledge_base_id, ingest.source_id)
+    assert found.id == ingest.source_id
+    for unknown in ("nothing", NOWHERE, "\x00"):
+        with pytest.raises(NotFoundError):
+            ingest.catalog.source(ingest.knowledge_base_id, unknown)
+
+
 # -- documents -------------------------------------------------------------------------------------------------------
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rag_cluster.domain.blocks import Block, BlockType, SourceLocator
 from rag_cluster.domain.chunks import Chunk, ChunkedDocument, Parent, Part, Snapshot, part_boundaries
-from rag_cluster.errors import NotFoundError
+from rag_cluster.errors import CorruptSnapshotError, NotFoundError
 from rag_cluster.stores.objects import FsspecObjectStore
 from rag_cluster.stores.snapshots import ParquetSnapshotStore
 from tests.contracts.test_object_store import s3_store
@@ -190,3 +190,39 @@ def test_every_snapshot_comes_back_exactly(snapshot: Snapshot) -> None:
     for part in parts:
         named = {chunk.parent_id for chunk in part.chunks}
         assert part.parents == tuple(parent for parent in snapshot.chunked.parents if parent.id in named)
+
+
+def test_verifying_reads_everything_and_tells_the_chunks(store: ParquetSnapshotStore) -> None:
+    store.save(simple())
+    assert store.verify(KB, DOC, VERSION) == [chunk.id for chunk in simple().chunked.chunks]
+    with pytest.raises(NotFoundError):
+        store.verify(KB, DOC, VERSION + 1)
+
+
+def test_a_snapshot_of_another_document_is_corrupt(store: ParquetSnapshotStore) -> None:
+    store.save(simple())
+    objects = store._objects
+    key = "{}/{}/{}/snapshot/snapshot.parquet"
+    objects.put(key.format(KB, "other", VERSION), objects.get(key.format(KB, DOC, VERSION)))
+    with pytest.raises(CorruptSnapshotError):
+        store.verify(KB, "other", VERSION)
+
+
+def test_every_damage_to_a_snapshot_is_noticed(tmp_path: Path) -> None:
+    objects = FsspecObjectStore(str(tmp_path))
+    store = ParquetSnapshotStore(objects)
+    store.save(simple())
+    (entry,) = objects.entries("")
+    whole = objects.get(entry.key)
+    ids = store.verify(KB, DOC, VERSION)
+    for length in (0, 4, 100, len(whole) // 2, len(whole) - 1):
+        objects.put(entry.key, whole[:length])
+        with pytest.raises(CorruptSnapshotError):
+            store.verify(KB, DOC, VERSION)
+    for position in range(0, len(whole), 37):
+        objects.put(entry.key, whole[:position] + bytes([whole[position] ^ 0x08]) + whole[position + 1 :])
+        try:
+            assert store.verify(KB, DOC, VERSION) == ids
+        except CorruptSnapshotError:
+            continue
+        assert store.load(KB, DOC, VERSION) == simple(), f"byte {position} changes what is read, unnoticed"
