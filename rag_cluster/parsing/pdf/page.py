@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -198,14 +199,15 @@ class _Part:
         """Lines, tables and figures in reading order."""
         found, pieces = self._figures()
         words, placed = self._ruled_tables()
-        pieces, aligned = self._aligned_tables(segments(words) if placed else pieces)
+        lines, aligned = self._aligned_tables(segments(words) if placed else pieces)
         obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in (*placed, *aligned)]
         obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in found]
         out: list[Item] = []
-        parts = regions([*pieces, *obstacles])
+        parts = regions([*itertools.chain.from_iterable(lines), *obstacles])
         for part in parts:
-            # A page of one region was searched for tables already.
-            out += self._region(part, search=len(parts) > 1)
+            # A page of one region was searched for tables already; without any its rows are known, too.
+            whole = lines if len(parts) == 1 and not aligned else None
+            out += self._region(part, whole, search=len(parts) > 1)
         return out
 
     def _figures(self) -> tuple[list[Figure], list[Segment]]:
@@ -264,24 +266,24 @@ class _Part:
                 out.append(word)
         return out
 
-    def _aligned_tables(self, pieces: list[Segment]) -> tuple[list[Segment], list[Table]]:
-        """(segments outside of tables, tables that fill whole rows of the page)"""
-        left: list[Segment] = []
+    def _aligned_tables(self, pieces: list[Segment]) -> tuple[list[list[Segment]], list[Table]]:
+        """(rows outside of tables, tables that fill whole rows of the page)"""
+        left: list[list[Segment]] = []
         found: list[Table] = []
         for table_or_row in alignment.find_tables(rows(pieces), self._shapes, self.frame.size[1]):
             if isinstance(table_or_row, Table):
                 found.append(table_or_row)
             else:
-                left += table_or_row
+                left.append(table_or_row)
         return left, found
 
-    def _region(self, part: Region, *, search: bool) -> list[Item]:
+    def _region(self, part: Region, known: list[list[Segment]] | None, *, search: bool) -> list[Item]:
         """Rows of one region with its tables without rules and its obstacles between them."""
         self.region += 1
-        lines: Sequence[list[Segment] | Table] = rows([i for i in part.items if isinstance(i, Segment)])
+        lines: Sequence[list[Segment] | Table] = known or rows([i for i in part.items if isinstance(i, Segment)])
         if search:
             lines = alignment.find_tables(lines, self._shapes, self.frame.size[1])  # type: ignore[arg-type]
-        obstacles = [i for i in part.items if isinstance(i, Obstacle)]
+        obstacles = [i for i in part.items if not isinstance(i, Segment)]
         bands: list[tuple[float, Item]] = []
         for table_or_row in footnotes.as_lines(lines, self.notes) if self.notes else lines:
             if isinstance(table_or_row, Table):

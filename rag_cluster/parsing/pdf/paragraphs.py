@@ -56,7 +56,7 @@ def join_texts(texts: Iterable[str]) -> str:
             continue
         if parts:
             tail = parts[-1][-2:]
-            if _HYPHENATED.match(tail) and _SMALL_LETTER.match(text):
+            if tail[-1] in "-\u2010" and _HYPHENATED.match(tail) and _SMALL_LETTER.match(text):
                 parts[-1] = parts[-1][:-1]
             elif not _joined(tail, text):
                 parts.append(" ")
@@ -75,6 +75,9 @@ def _joined(tail: str, text: str) -> bool:
 
 def split_marker(text: str) -> tuple[str, str]:
     """(marker, rest) of a list item; marker is "" when there is none."""
+    start = text[:2]
+    if start.isascii() and start.isalpha() and len(start) == 2 and start[0] not in "ivxIVX":
+        return "", text  # as most lines begin: no bullet and no number
     match = BULLET.match(text) or NUMBER.match(text)
     if match is None or match.end() == len(text):
         return "", text
@@ -135,7 +138,7 @@ def _starts(par: Paragraph, line: Line, left: float, right: float, pitch: float,
         return True
     if step > 1.25 * pitch + 0.05 * em and step > 1.15 * em:
         return True
-    if _LEADER_END.search(last.text[-40:]) or line.text[0] in BOXES:
+    if line.text[0] in BOXES or (_may_end_leader(last.text[-1]) and _LEADER_END.search(last.text[-40:])):
         return True
     short = right - last.box[2] > max(3.0 * em, 0.1 * (right - left))
     if line.bold != last.bold and (short or (last.bold and step > 1.1 * pitch)):
@@ -147,6 +150,11 @@ def _starts(par: Paragraph, line: Line, left: float, right: float, pitch: float,
     ):
         return True
     return _indented(par, line, last, em, short, ended, left, right)
+
+
+def _may_end_leader(last: str) -> bool:
+    """Whether a line that ends so may be one of a table of contents; most end with another letter."""
+    return not last.isalpha() or last in "ivxlcIVXLC"
 
 
 def _indented(
