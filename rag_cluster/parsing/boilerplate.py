@@ -28,7 +28,7 @@ _NOTICES = re.compile(
 _ASIDES = re.compile(r"note|tip|warning|caution|danger|callout|admonition|info", re.IGNORECASE)
 _ALWAYS = re.compile(
     r"(?:^|\s)(?:mw-editsection|headerlink|footnote-backref|noprint|printfooter|mw-jump-link|mw-empty-elt|anchorjs-link"
-    r"|skip-link|skip-to-content|vector-page-toolbar|vector-toc|navbox)(?:$|\s)"
+    r"|sr-only|visually-?hidden|screen-reader-(?:text|only)|skip-link|skip-to-content|vector-page-toolbar|vector-toc|navbox)(?:$|\s)"
 )
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 _SECTIONING = ("main", "article", "section")
@@ -43,7 +43,7 @@ def is_hidden(element: Any) -> bool:
 
 
 def is_decoration(element: Any) -> bool:
-    """Whether the element only serves the page's own handling: edit links, anchors, ways back from footnotes."""
+    """Whether the element only serves the page's own handling: edit links, anchors, ways back, words for the blind."""
     names = element.get("class")
     return bool(names) and bool(_ALWAYS.search(names))
 

@@ -21,6 +21,7 @@ _DECLARED = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)|<\?xml[^>]{0,100}?encoding=["']([\w.:-]+)""",
     re.IGNORECASE,
 )
+_HEADER = re.compile(r"""charset\s*=\s*["']?([\w.:-]+)""", re.IGNORECASE)
 _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
@@ -29,7 +30,7 @@ class HtmlParser:
     """HTML by libxml2, as forgiving as a browser."""
 
     name = "html"
-    version = "2"
+    version = "3"
     extensions = frozenset({".html", ".htm", ".xhtml"})
 
     def __init__(
@@ -46,8 +47,7 @@ class HtmlParser:
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """EmptyDocumentError when a page shows no text."""
         data = Path(source.path).read_bytes()
-        found = _DECLARED.search(data[:4096])
-        text, encoding = decode_text(data, (found[1] or found[2]).decode("ascii") if found else None)
+        text, encoding = decode_text(data, _declared(source.mime_type, data))
         tree = parse_html(text)
         body = tree.find(".//body")
         body = tree if body is None else body
@@ -81,6 +81,14 @@ def parse_html(text: str) -> Any:
     if root is None:
         raise CorruptDocumentError("The HTML holds no element")
     return root
+
+
+def _declared(mime_type: str, data: bytes) -> str | None:
+    """The encoding that the HTTP header states, else the document itself."""
+    if header := _HEADER.search(mime_type):
+        return header[1]
+    found = _DECLARED.search(data[:4096])
+    return (found[1] or found[2]).decode("ascii") if found else None
 
 
 def _metadata(tree: Any) -> dict[str, str]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
@@ -30,7 +31,9 @@ pre search section summary table tbody td tfoot th thead tr ul xmp
 BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
 _SUPERSCRIPTS = str.maketrans("0123456789+-−n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿ")
-_LANGUAGE = re.compile(r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*)([\w+#.-]+)")
+_LANGUAGE = re.compile(
+    r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*|highlight-)(?!default|none|text)([\w+#.-]+)"
+)
 
 
 @dataclass(slots=True)
@@ -144,7 +147,9 @@ class HtmlWalker:
         inner = element.find("code")
         source = inner if inner is not None and not (element.text or "").strip() else element
         lines = _lines_of(source) or self._lines
-        found = _LANGUAGE.search(f"{element.get('class', '')} {source.get('class', '')} {element.get('lang', '')}")
+        # Highlighters name the language on the code, on the pre or on one of the two boxes around it.
+        named = (source, element, *islice(element.iterancestors("div", "figure"), 2))
+        found = next(filter(None, (_LANGUAGE.search(each.get("class", "")) for each in named)), None)
         text = "".join(preformatted(element)).expandtabs(4)
         metadata = {"language": found[1]} if found else {}
         self._builder.add(BlockType.CODE, dedent(text), _locator(lines), metadata)
@@ -316,17 +321,18 @@ class HtmlWalker:
         except DocumentError as error:
             self._builder.warn(f"A picture inside the document was left out: {error}")
             return False
-        if picture.width * picture.height > 4 or caption:
-            self._builder.image(
-                picture.content,
-                picture.media_type,
-                caption=caption,
-                text=text,
-                width=picture.width,
-                height=picture.height,
-                locator=self._locator(),
-            )
-        # Otherwise it is a tracking pixel.
+        if picture.width * picture.height <= 4:
+            # A tracking pixel, or what stands in for a picture that is loaded later.
+            return False
+        self._builder.image(
+            picture.content,
+            picture.media_type,
+            caption=caption,
+            text=text,
+            width=picture.width,
+            height=picture.height,
+            locator=self._locator(),
+        )
         return True
 
 

@@ -16,10 +16,14 @@ def table_grid(table: Any, cell_text: Callable[[Any], str]) -> tuple[list[list[s
     """(rows, header rows). Rows of thead come first, of tfoot last; rows of nested tables are not looked at."""
     grid: list[list[str]] = []
     carried: dict[int, tuple[int, str]] = {}
+    current: Any = None
     header_rows = 0
     only_headers = True
     cells = 0
     for group, row in _table_rows(table):
+        if row.getparent() is not current:
+            # A cell ends with its group of rows, whatever its rowspan says.
+            current, carried = row.getparent(), {}
         line, carried = _expand(row, carried, cell_text)
         cells += len(line)
         if cells > MAX_CELLS:
@@ -87,8 +91,12 @@ def _expand(
         text = cell_text(cell)
         rows = _span(cell.get("rowspan"), zero=MAX_SPAN)
         for _ in range(_span(cell.get("colspan"), zero=1)):
+            below = carried.get(len(line))
             if rows > 1:
                 down[len(line)] = (rows - 1, text)
+            elif below is not None and below[0] > 1:
+                # A cell that lies over one from above hides it in this row alone.
+                down[len(line)] = (below[0] - 1, below[1])
             line.append(text)
     take_carried()
     beyond = [column for column in carried if column >= len(line)]

@@ -1,14 +1,18 @@
 from __future__ import annotations
 
 import base64
+import codecs
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from PIL import Image
 
 from rag_cluster.domain.blocks import BlockType, ParsedDocument
 from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, EmptyDocumentError
+from rag_cluster.parsing.html import HtmlParser
+from tests.parsing.conftest import MakeSource
 
 Parse = Callable[..., ParsedDocument]
 
@@ -179,3 +183,95 @@ def test_absurd_nesting_ends_in_an_error_or_a_result(parse: Parse) -> None:
         parse("a.html", "<p>start</p>" + "<div>" * 1500 + "deep" + "</div>" * 1500)
     except CorruptDocumentError as error:
         assert "nested too deeply" in error.message
+
+
+def stated(make_source: MakeSource, data: bytes, header: str) -> str:
+    source = replace(make_source("a.html", data), mime_type=header)
+    return HtmlParser().parse(source).blocks[0].content
+
+
+def test_the_header_s_charset_wins_over_the_page_s_and_the_content_over_a_wrong_one(make_source: MakeSource) -> None:
+    body = "<p>値班員 café</p>"
+    wrong = '<meta charset="iso-8859-1">'
+    assert stated(make_source, (wrong + "<p>玥湖泵站</p>").encode("gbk"), "text/html; charset=gb2312") == "玥湖泵站"
+    assert stated(make_source, (wrong + body).encode(), "text/html") == "値班員 café"
+    assert stated(make_source, body.encode(), 'text/html;charset="windows-1251"') == "値班員 café"
+    assert stated(make_source, codecs.BOM_UTF8 + body.encode(), "text/html; charset=gbk") == "値班員 café"
+    assert stated(make_source, "<p>Größe</p>".encode("cp1252"), "text/html; charset=iso-8859-1") == "Größe"
+
+
+def test_an_xml_declaration_states_the_encoding_too(parse: Parse) -> None:
+    xhtml = '<?xml version="1.0" encoding="gb2312"?><html xmlns="http://www.w3.org/1999/xhtml"><p>玥湖泵站</p></html>'
+    assert shape(parse("a.xhtml", xhtml.encode("gbk"))) == [("text", "玥湖泵站")]
+
+
+def test_a_rowspan_of_zero_reaches_to_the_end_of_its_group_and_no_further(parse: Parse) -> None:
+    html = """<table><thead><tr><th rowspan=9>g<th>h</tr></thead><tbody><tr><td rowspan=0>a<td>1</tr><tr><td>2</tr>
+</tbody>
+    <tbody><tr><td>b<td>3</tr></tbody><tfoot><tr><td>sum<td>6</tr></tfoot></table>"""
+    assert table(parse("a.html", html)) == [["g", "h"], ["a", "1"], ["a", "2"], ["b", "3"], ["sum", "6"]]
+
+
+def test_a_cell_that_runs_into_one_from_above_hides_it_in_its_row_alone(parse: Parse) -> None:
+    html = "<table><tr><td>a<td rowspan=3>b<td>c</tr><tr><td colspan=2>d<td>e</tr><tr><td>f<td>g</tr></table>"
+    assert table(parse("a.html", html)) == [["a", "b", "c"], ["d", "d", "e"], ["f", "b", "g"]]
+
+
+def test_rows_of_spans_beyond_the_width_are_filled(parse: Parse) -> None:
+    html = (
+        "<table><tr><td>a<td>b</tr><tr><td colspan=4>wide</tr><tr><td rowspan=2>c</tr><tr><td>d<td>e<td>f</tr>
+</table>"
+    )
+    assert table(parse("a.html", html)) == [
+        ["a", "b", "", ""], ["wide", "wide", "wide", "wide"], ["c", "", "", ""], ["c", "d", "e", "f"],
+    ]  # fmt: skip
+
+
+def test_lists_of_mixed_kinds_nest_and_count(parse: Parse) -> None:
+    html = """<ol type=a><li>one<ol><li>deep<ul><li>deeper</ul></ol><li value=7>seven<li>eight</ol>
+    <ul><ul><li>wrongly nested</ul></ul>"""
+    blocks = parse("a.html", html).blocks
+    assert [(b.content, b.metadata["level"], b.metadata["marker"]) for b in blocks] == [
+        ("one", 0, "1."), ("deep", 1, "1."), ("deeper", 2, "-"), ("seven", 0, "7."), ("eight", 0, "8."),
+        ("wrongly nested", 1, "-"),
+    ]  # fmt: skip
+
+
+def test_preformatted_text_keeps_blank_lines_tabs_and_markup_inside(parse: Parse) -> None:
+    html = "<pre>\n  a\n\n\tb <b>bold</b>\n  <span>c</span>&nbsp;d<br>e\n</pre>"
+    assert parse("a.html", html).blocks[0].content == "  a\n\n    b bold\n  c\xa0d\ne"
+
+
+@pytest.mark.parametrize(
+    "html",
+    ["<pre class='lang-sql'>x</pre>", "<pre><code class='hljs language-sql'>x</code></pre>",
+     "<div class='highlight highlight-source-sql'><pre>x</pre></div>", "<pre class='brush: sql'>x</pre>",
+     "<div class='highlight-sql notranslate'><div class='highlight'><pre>x</pre></div></div>"],
+)  # fmt: skip
+def test_the_language_of_code_is_found_where_highlighters_put_it(parse: Parse, html: str) -> None:
+    assert parse("a.html", html).blocks[0].metadata["language"] == "sql"
+
+
+def test_hidden_elements_of_every_kind_are_out(parse: Parse) -> None:
+    html = """<p>shown</p><p hidden>1</p><p style="display:none">2</p><p style="visibility: hidden">3</p>
+    <p aria-hidden="true">4</p><span class="sr-only">5</span><template><p>6</p></template><noscript>7</noscript>
+    <div style="DISPLAY : NONE"><p>8</p></div><details><summary>folded</summary>but there</details>
+<p hidden=until-found>found</p>"""
+    assert [c for _, c in shape(parse("a.html", html))] == ["shown", "folded", "but there", "found"]
+
+
+def test_a_pixel_that_stands_in_for_a_later_picture_is_its_caption_alone(parse: Parse) -> None:
+    encoded = io.BytesIO()
+    Image.new("RGB", (1, 1)).save(encoded, "GIF")
+    uri = "data:image/gif;base64," + base64.b64encode(encoded.getvalue()).decode()
+    document = parse("a.html", f"<p>x</p><img src='{uri}' data-src='weir.jpg' alt='The weir'>
+<img src='{uri}' alt=''>")
+    assert shape(document) == [("text", "x"), ("image", "The weir")] and document.assets == ()
+
+
+def test_the_same_data_uri_twice_is_one_asset(parse: Parse) -> None:
+    encoded = io.BytesIO()
+    Image.new("RGB", (20, 10)).save(encoded, "PNG")
+    uri = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
+    document = parse("a.html", f"<img src='{uri}' alt=One><img src='{uri}' alt=Two>")
+    assert (len(document.blocks), len(document.assets)) == (2, 1)
