@@ -9,6 +9,7 @@ import typer
 
 from rag_cluster.cli.options import Base, Cursor, Department, Json, SecurityLevel, Yes
 from rag_cluster.cli.output import command, confirm, emit, fail, say, table
+from rag_cluster.cli.receipts import show_receipt
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL, AccessAttributes
 from rag_cluster.domain.documents import DocumentStatus, JobStatus
@@ -147,16 +148,12 @@ def retry(document_id: Id, as_json: Json = False) -> None:
 def delete(document_id: Id, yes: Yes = False, as_json: Json = False) -> None:
     """Delete a document everywhere and print what was verified gone.
 
+    Exit code 0: gone from every store. 3: invisible, but steps are still owed; any job carries them out.
+
     Example: `rag-cluster docs delete ID --yes`
     """
-    from rag_cluster.serving.schemas import DeleteResponse
-
     opened = services()
     document = opened.catalog.document(document_id, LOCAL)
     if not yes and not confirm(f"Delete {document.filename}?"):
         raise fail("Not deleted; --yes does not ask.", as_json=as_json, kind="aborted")
-    receipt = opened.delete_document(document_id)
-    if as_json:
-        emit(DeleteResponse.of(receipt).model_dump(mode="json"))
-    else:
-        table(f"Deleted {document.filename}", ("store", "state"), receipt.stores.items())
+    show_receipt(document.filename, opened.delete_document(document_id), as_json=as_json)

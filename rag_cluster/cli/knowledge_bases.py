@@ -8,6 +8,7 @@ import typer
 
 from rag_cluster.cli.options import Cursor, Json, Yes, base_name
 from rag_cluster.cli.output import command, confirm, emit, fail, say, table
+from rag_cluster.cli.receipts import show_receipts
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL
 
@@ -131,6 +132,8 @@ def update(
 def delete(name: Name, yes: Yes = False, as_json: Json = False) -> None:
     """Delete a knowledge base with all its documents.
 
+    Exit code 0: gone from every store. 3: invisible, but steps are still owed; any job carries them out.
+
     Example: `rag-cluster kb delete harbour --yes`
     """
     opened = services()
@@ -138,8 +141,4 @@ def delete(name: Name, yes: Yes = False, as_json: Json = False) -> None:
     if not yes and not confirm(f"Delete {base.name} and all its documents?"):
         raise fail("Not deleted; --yes does not ask.", as_json=as_json, kind="aborted")
     receipts = opened.delete_knowledge_base(base.id)
-    pending = sum(receipt.pending for receipt in receipts)
-    if as_json:
-        emit({"knowledge_base_id": base.id, "documents": len(receipts), "pending": pending})
-    else:
-        say(f"deleted {base.name}: {len(receipts)} documents, {pending} with steps still owed")
+    show_receipts(base.name, receipts, {"knowledge_base_id": base.id}, as_json=as_json)

@@ -7,7 +7,21 @@ from typing import Any
 
 import typer
 
-from rag_cluster.cli import demo, documents, evaluate, ingest, keys, knowledge_bases, parse, query, runs, serve, stores
+from rag_cluster.cli import (
+    delete,
+    demo,
+    documents,
+    evaluate,
+    fsck,
+    ingest,
+    keys,
+    knowledge_bases,
+    parse,
+    query,
+    runs,
+    serve,
+    stores,
+)
 from rag_cluster.cli.output import emit, out
 
 app = typer.Typer(
@@ -17,7 +31,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for module in (demo, stores, ingest, serve, query, parse, evaluate):
+for module in (demo, stores, ingest, serve, query, parse, evaluate, delete, fsck):
     module.register(app)
 app.add_typer(knowledge_bases.app, name="kb")
 app.add_typer(documents.app, name="docs")
