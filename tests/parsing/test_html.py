@@ -219,8 +219,7 @@ def test_a_cell_that_runs_into_one_from_above_hides_it_in_its_row_alone(parse: P
 
 def test_rows_of_spans_beyond_the_width_are_filled(parse: Parse) -> None:
     html = (
-        "<table><tr><td>a<td>b</tr><tr><td colspan=4>wide</tr><tr><td rowspan=2>c</tr><tr><td>d<td>e<td>f</tr>
-</table>"
+        "<table><tr><td>a<td>b</tr><tr><td colspan=4>wide</tr><tr><td rowspan=2>c</tr><tr><td>d<td>e<td>f</table>"
     )
     assert table(parse("a.html", html)) == [
         ["a", "b", "", ""], ["wide", "wide", "wide", "wide"], ["c", "", "", ""], ["c", "d", "e", "f"],
