@@ -70,6 +70,8 @@ _COMPRESSION = {
     for field in _SCHEMA
 }
 """Most snapshots are small, and there a zstd context for each column cost more than everything else."""
+_DAMAGE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError)
+"""What reading damaged bytes raises."""
 Row = dict[str, Any]
 
 
