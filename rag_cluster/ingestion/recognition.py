@@ -127,12 +127,11 @@ class Recognition:
             self._error = error
 
     def _work_on(self, batch: list[PlannedFile], *, last: bool) -> list[PlannedFile]:
-        try:
-            return self._work(batch, last)
-        finally:
-            with self._lock:
-                self._pages -= sum(self._in_hand.values())
-                self._in_hand.clear()
+        left = self._work(batch, last)
+        with self._lock:
+            self._pages -= sum(self._in_hand.values())
+            self._in_hand.clear()
+        return left
 
     def _take(self) -> list[PlannedFile]:
         batch: list[PlannedFile] = []
