@@ -218,9 +218,7 @@ def test_a_cell_that_runs_into_one_from_above_hides_it_in_its_row_alone(parse: P
 
 
 def test_rows_of_spans_beyond_the_width_are_filled(parse: Parse) -> None:
-    html = (
-        "<table><tr><td>a<td>b</tr><tr><td colspan=4>wide</tr><tr><td rowspan=2>c</tr><tr><td>d<td>e<td>f</table>"
-    )
+    html = "<table><tr><td>a<td>b</tr><tr><td colspan=4>wide</tr><tr><td rowspan=2>c</tr><tr><td>d<td>e<td>f</table>"
     assert table(parse("a.html", html)) == [
         ["a", "b", "", ""], ["wide", "wide", "wide", "wide"], ["c", "", "", ""], ["c", "d", "e", "f"],
     ]  # fmt: skip
@@ -263,8 +261,8 @@ def test_a_pixel_that_stands_in_for_a_later_picture_is_its_caption_alone(parse: 
     encoded = io.BytesIO()
     Image.new("RGB", (1, 1)).save(encoded, "GIF")
     uri = "data:image/gif;base64," + base64.b64encode(encoded.getvalue()).decode()
-    document = parse("a.html", f"<p>x</p><img src='{uri}' data-src='weir.jpg' alt='The weir'>
-<img src='{uri}' alt=''>")
+    later = f"<img src='{uri}' data-src='weir.jpg' alt='The weir'>"
+    document = parse("a.html", f"<p>x</p>{later}<img src='{uri}' alt=''>")
     assert shape(document) == [("text", "x"), ("image", "The weir")] and document.assets == ()
 
 
