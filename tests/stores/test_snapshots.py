@@ -18,12 +18,14 @@ def file_of(tmp_path: Path) -> Path:
     return tmp_path / KB / DOC / str(VERSION) / "snapshot/snapshot.parquet"
 
 
-def test_a_snapshot_is_one_zstd_parquet_file_with_a_row_group_per_part(tmp_path: Path) -> None:
+def test_a_snapshot_is_one_compressed_parquet_file_with_a_row_group_per_part(tmp_path: Path) -> None:
     snapshot = simple(chunks=600, per_parent=3)
     ParquetSnapshotStore(FsspecObjectStore(str(tmp_path))).save(snapshot)
     file = pq.ParquetFile(file_of(tmp_path))
     assert file.num_row_groups == len(snapshot.parts) + 1
-    assert file.metadata.row_group(0).column(0).compression == "ZSTD"
+    columns = [file.metadata.row_group(0).column(number) for number in range(file.metadata.num_columns)]
+    assert {column.compression for column in columns if column.path_in_schema != "text"} == {"LZ4"}
+    assert {column.compression for column in columns if column.path_in_schema == "text"} == {"ZSTD"}
     header = json.loads(file.schema_arrow.metadata[b"snapshot"])
     assert header["filename"] == "报告.pdf"
     assert header["warnings"] == ["page 3 could not be read"]

@@ -27,6 +27,22 @@ READABLE_DOCUMENTS = f"""documents d
 """FROM clause of the documents d, tombstoned ones excepted, that the principal may read."""
 
 
+SAME_ACCESS = """(
+    a.knowledge_base_id = %(knowledge_base)s AND a.security_level = %(level)s
+    AND a.acl IS NOT DISTINCT FROM %(acl)s::text[] AND a.department IS NOT DISTINCT FROM %(department)s::text)"""
+"""Of an access_keys row a: it stands for these attributes. Values: `access_values`."""
+
+
+def access_values(knowledge_base_id: str, access: AccessAttributes) -> dict[str, Any]:
+    """The bound values of `SAME_ACCESS`, and of a new row."""
+    return {
+        "knowledge_base": knowledge_base_id,
+        "level": access.security_level,
+        "acl": None if access.acl is None else list(access.acl),
+        "department": access.department,
+    }
+
+
 def principal_values(principal: Principal) -> dict[str, Any]:
     """The bound values of `GRANTED` and `READABLE`."""
     granted = principal.knowledge_bases
@@ -47,16 +63,8 @@ def attributes(row: Mapping[str, Any]) -> AccessAttributes:
 
 def intern_access(connection: Connection, knowledge_base_id: str, access: AccessAttributes) -> int:
     """The access_key of these attributes in this knowledge base, made when it is new. Safe under concurrency."""
-    values = {
-        "knowledge_base": knowledge_base_id,
-        "level": access.security_level,
-        "acl": None if access.acl is None else list(access.acl),
-        "department": access.department,
-    }
-    find = """
-        SELECT id FROM access_keys
-        WHERE knowledge_base_id = %(knowledge_base)s AND security_level = %(level)s
-          AND acl IS NOT DISTINCT FROM %(acl)s::text[] AND department IS NOT DISTINCT FROM %(department)s::text"""
+    values = access_values(knowledge_base_id, access)
+    find = f"SELECT a.id FROM access_keys a WHERE {SAME_ACCESS}"  # noqa: S608
     row = connection.execute(find, values).fetchone()
     if row is None:
         connection.execute(

@@ -10,7 +10,7 @@ from psycopg.types.json import Jsonb
 from rag_cluster.domain import ids
 from rag_cluster.domain.documents import Claim, OutboxKind, SourceFile
 from rag_cluster.errors import ClaimLostError, NotFoundError
-from rag_cluster.stores.postgres.access import intern_access
+from rag_cluster.stores.postgres.access import SAME_ACCESS, access_values, intern_access
 from rag_cluster.stores.postgres.adapters import as_uuid
 from rag_cluster.stores.postgres.database import Connection, Database
 from rag_cluster.stores.postgres.documents import apply_attributes, delete_facts, lock_document
@@ -44,10 +44,13 @@ class LedgerClaims:
         The file's access and metadata take effect at once, for a version published earlier too.
         """
         knowledge_base = as_uuid(knowledge_base_id, "knowledge base")
+        document_id = ids.bulk_document_id(knowledge_base, file.uri)
+        new = self._claim_new(knowledge_base, source_id, document_id, file, content_fingerprint, owner, lease_seconds)
+        if new is not None:
+            return new
         with self._database.transaction() as connection:
             if not lock_knowledge_base(connection, knowledge_base, "KEY SHARE"):
                 raise NotFoundError(f"no knowledge base {knowledge_base_id!r}")
-            document_id = ids.bulk_document_id(knowledge_base, file.uri)
             facts = _register(connection, knowledge_base, as_uuid(source_id, "source"), document_id, file)
             newest = newest_version(connection, document_id)
             if newest is not None and newest["live"] and newest["claim_owner"] != owner:
@@ -77,6 +80,37 @@ class LedgerClaims:
                 )
             made = new_version(connection, document_id, file, content_fingerprint)
             return take_claim(connection, made, owner, lease_seconds)
+
+    def _claim_new(
+        self,
+        knowledge_base: str,
+        source_id: str,
+        document_id: str,
+        file: SourceFile,
+        content_fingerprint: str,
+        owner: str,
+        lease_seconds: float,
+    ) -> Claim | None:
+        """Most documents of a first run are new and have access attributes that others have: one statement. None when
+        this is not such a one."""
+        values = {
+            "document": document_id,
+            "knowledge_base": knowledge_base,
+            "source": as_uuid(source_id, "source"),
+            "uri": file.uri,
+            "filename": file.filename,
+            "metadata": Jsonb(dict(file.metadata)),
+            "size": file.size,
+            "etag": file.etag,
+            "fingerprint": content_fingerprint,
+            "owner": owner,
+            "lease": lease_seconds,
+        }
+        with self._database.connection() as connection:
+            row = connection.execute(_CLAIM_NEW, values | access_values(knowledge_base, file.access)).fetchone()
+        if row is None:
+            return None
+        return Claim(document_id, 1, owner, row["claim_token"], content_fingerprint=content_fingerprint)
 
     def claim_version(self, document_id: str, version: int, *, owner: str, lease_seconds: float) -> Claim | None:
         """Claim one known unfinished version (uploads, retries). None under another's live claim.
@@ -122,6 +156,20 @@ class LedgerClaims:
                 "UPDATE document_versions SET claim_owner = NULL, claim_until = NULL WHERE claim_owner = %s", (owner,)
             )
 
+
+_CLAIM_NEW = f"""
+    WITH base AS (SELECT id FROM knowledge_bases WHERE id = %(knowledge_base)s AND deleted_at IS NULL FOR KEY SHARE),
+    made AS (
+      INSERT INTO documents (id, knowledge_base_id, source_id, uri, filename, access_key, metadata, next_version)
+      SELECT %(document)s, base.id, s.id, %(uri)s, %(filename)s, a.id, %(metadata)s, 2
+      FROM base JOIN sources s ON s.knowledge_base_id = base.id JOIN access_keys a ON {SAME_ACCESS}
+      WHERE s.id = %(source)s
+      ON CONFLICT (id) DO NOTHING RETURNING id)
+    INSERT INTO document_versions
+      (document_id, version, size, etag, content_fingerprint, claim_owner, claim_until, claim_token, attempts)
+    SELECT id, 1, %(size)s, %(etag)s, %(fingerprint)s, %(owner)s,
+      clock_timestamp() + make_interval(secs => %(lease)s), nextval('claim_tokens'), 1
+    FROM made RETURNING claim_token"""  # noqa: S608
 
 _VERSION = f"""
     SELECT n.*, coalesce(n.claim_until > clock_timestamp(), false) AS live, {RESUMABLE} AS resumable

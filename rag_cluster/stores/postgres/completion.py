@@ -16,7 +16,7 @@ from rag_cluster.stores.postgres.adapters import as_uuid
 from rag_cluster.stores.postgres.content import write_parts
 from rag_cluster.stores.postgres.database import Connection, Database
 from rag_cluster.stores.postgres.outbox import owe, owe_versions
-from rag_cluster.stores.postgres.parts import VERSION_ROWS, holds, lost_claim
+from rag_cluster.stores.postgres.parts import VERSION_ROWS, WITHOUT_WAITING, holds, lost_claim
 
 Version = tuple[str, int]
 """(document id, version)"""
@@ -64,7 +64,7 @@ class LedgerCompletion:
         }
         with self._database.connection() as connection:
             found = connection.execute(
-                """WITH held AS (
+                f"""WITH held AS (
                      SELECT v.document_id, v.version, d.source_id, d.access_key, d.metadata
                      FROM unnest(%(documents)s::uuid[], %(versions)s::int[], %(tokens)s::bigint[], %(owners)s::text[])
                        AS w (document_id, version, token, owner)
@@ -73,8 +73,8 @@ class LedgerCompletion:
                      WHERE d.deleted_at IS NULL AND v.claim_token = w.token AND v.claim_owner = w.owner
                      ORDER BY v.document_id FOR NO KEY UPDATE OF v)
                    UPDATE document_versions v SET status = 'INDEXING', updated_at = now()
-                   FROM held WHERE v.document_id = held.document_id AND v.version = held.version
-                   RETURNING held.document_id, held.source_id, held.access_key, held.metadata""",
+                   FROM held, {WITHOUT_WAITING} WHERE v.document_id = held.document_id AND v.version = held.version
+                   RETURNING held.document_id, held.source_id, held.access_key, held.metadata""",  # noqa: S608
                 values,
             ).fetchall()
         return {row["document_id"]: (row["source_id"], row["access_key"], row["metadata"]) for row in found}
