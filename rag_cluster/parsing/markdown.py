@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+import tomllib
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +16,14 @@ from rag_cluster.parsing.html_blocks import LINES, HtmlWalker
 from rag_cluster.parsing.limits import ParseLimits
 
 MAX_FRONT_MATTER = 64 * 1024
+_TOML = re.compile(r"\ufeff?\+\+\+[ \t]*\n(.*?\n)\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
 class MarkdownParser:
     """Blocks with heading paths and line numbers; HTML inside becomes text like the rest."""
 
     name = "markdown"
-    version = "1"
+    version = "2"
     extensions = frozenset({".md", ".markdown"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:
@@ -30,9 +33,10 @@ class MarkdownParser:
         """EmptyDocumentError when nothing is left to read."""
         text, encoding = decode_text(Path(source.path).read_bytes())
         markdown = _markdown()
-        tokens = markdown.parse(text.replace("\x00", ""))
+        text, stated = _toml_front_matter(text.replace("\x00", "").replace("\r\n", "\n"))
+        tokens = markdown.parse(text)
         builder = BlockBuilder(source)
-        metadata = {"encoding": encoding, **_front_matter(tokens, builder)}
+        metadata = {"encoding": encoding, **stated, **_yaml_front_matter(tokens, builder)}
         _number_lines(tokens)
         html = markdown.renderer.render(tokens, markdown.options, {})
         if html.strip():
@@ -46,7 +50,10 @@ def _markdown() -> Any:
     from mdit_py_plugins.front_matter import front_matter_plugin
 
     markdown = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
-    return markdown.use(front_matter_plugin).use(footnote_plugin)
+    markdown.use(front_matter_plugin).use(footnote_plugin)
+    # A note that is referred to again has the same number, not "1:1".
+    markdown.add_render_rule("footnote_caption", lambda self, tokens, index, *_: f"[{tokens[index].meta['id'] + 1}]")
+    return markdown
 
 
 def _number_lines(tokens: Sequence[Any]) -> None:
@@ -65,8 +72,29 @@ def _number_lines(tokens: Sequence[Any]) -> None:
             token.attrSet(LINES, f"{first}-{last}")
 
 
-def _front_matter(tokens: Sequence[Any], builder: BlockBuilder) -> dict[str, Any]:
-    """Scalars and lists of scalars of the YAML block; it is metadata and no text."""
+def _toml_front_matter(text: str) -> tuple[str, dict[str, Any]]:
+    """(text with as many lines, metadata) of a page that begins with +++. What is no TOML is text."""
+    found = _TOML.match(text)
+    if found is None or len(found[1]) > MAX_FRONT_MATTER:
+        return text, {}
+    try:
+        data = tomllib.loads(found[1])
+    except tomllib.TOMLDecodeError:
+        return text, {}
+    return "\n" * found[0].count("\n") + text[found.end() :], _flat({key: _plain(value) for key, value in data.items()})
+
+
+def _plain(value: Any) -> Any:
+    """Values of TOML as YAML's base loader gives them: strings, and lists of them."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return value if isinstance(value, dict) else str(value)
+
+
+def _yaml_front_matter(tokens: Sequence[Any], builder: BlockBuilder) -> dict[str, Any]:
+    """Of the YAML block at the beginning; it is metadata and no text."""
     import yaml
 
     content = next((token.content for token in tokens if token.type == "front_matter"), "")
@@ -77,8 +105,11 @@ def _front_matter(tokens: Sequence[Any], builder: BlockBuilder) -> dict[str, Any
     except yaml.YAMLError:
         builder.warn("The front matter is not valid YAML and was left out")
         return {}
-    if not isinstance(data, dict):
-        return {}
+    return _flat(data) if isinstance(data, dict) else {}
+
+
+def _flat(data: Mapping[Any, Any]) -> dict[str, Any]:
+    """Scalars and lists of scalars alone."""
     flat = {str(key): value for key, value in data.items() if isinstance(value, str)}
     lists = {
         str(key): [item for item in value if isinstance(item, str)]

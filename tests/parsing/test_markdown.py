@@ -2,6 +2,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 from rag_cluster.domain.blocks import BlockType, ParsedDocument
 
 Parse = Callable[..., ParsedDocument]
@@ -117,3 +119,109 @@ def test_deeply_nested_lists_lose_nothing(parse: Parse) -> None:
 def test_broken_front_matter_is_a_warning(parse: Parse) -> None:
     document = parse("a.md", "---\na: [1\n---\n\ntext")
     assert document.warnings and [b.content for b in document.blocks] == ["text"]
+
+
+def shape(document: ParsedDocument) -> list[tuple[str, str]]:
+    return [(b.type.value, b.content) for b in document.blocks if b.type is not BlockType.TABLE]
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\ntitle: A\ndate: 2025-03-01\ntags: [x, y]\n---\nbody",
+         {"title": "A", "date": "2025-03-01", "tags": ["x", "y"]}),
+        ("+++\ntitle = 'A'\ndate = 2025-03-01\ntags = ['x']\ndraft = true\n+++\nbody",
+         {"title": "A", "date": "2025-03-01", "tags": ["x"], "draft": "true"}),
+        ("---\nauthor:\n  name: B\n---\nbody", {}),
+    ],
+)  # fmt: skip
+def test_front_matter_is_metadata_and_no_text(parse: Parse, text: str, expected: dict[str, object]) -> None:
+    document = parse("a.md", text)
+    assert shape(document) == [("text", "body")]
+    assert {key: value for key, value in document.metadata.items() if key != "encoding"} == expected
+
+
+def test_rules_are_no_front_matter(parse: Parse) -> None:
+    assert shape(parse("a.md", "one\n\n---\n\ntwo\n\n+++\n\nthree")) == [
+        ("text", "one"), ("text", "two"), ("text", "+++"), ("text", "three"),
+    ]  # fmt: skip
+
+
+def test_a_pipe_inside_code_in_a_table_belongs_to_its_cell(parse: Parse) -> None:
+    text = "a | b\n--|--\n`x \\| y` | **bold**\n`$(a|b)` | last\n[l](u) | ![pic](p.png)\n"
+    (block,) = [b for b in parse("a.md", text).blocks if b.type is BlockType.TABLE]
+    assert block.metadata["rows"][:2] == [["a", "b"], ["x | y", "bold"]]
+    assert block.metadata["rows"][3] == ["l", "pic"]
+
+
+def test_footnotes_stand_with_their_mark(parse: Parse) -> None:
+    note = "[^a]: The note\n    goes on.\n\n    Second paragraph.\n\n"
+    text = f"First[^a] and again[^a], inline^[right here].\n\n{note}Text.\n"
+    assert shape(parse("a.md", text)) == [
+        ("text", "First[1] and again[1], inline[2]."),
+        ("text", "Text."),
+        ("list", "The note goes on.\nSecond paragraph."),
+        ("list", "right here"),
+    ]
+
+
+def test_reference_links_images_and_definitions(parse: Parse) -> None:
+    text = "See [the plan][p], [p] and <http://x.org>.\n\n![The weir][w]\n\n[p]: http://p.org 'Plan'\n[w]: weir.png\n"
+    assert shape(parse("a.md", text)) == [("text", "See the plan, p and http://x.org."), ("image", "The weir")]
+
+
+def test_setext_and_closed_headings_and_what_only_looks_like_one(parse: Parse) -> None:
+    text = "Title\n=====\n\nPart\n---\n\n### Closed ###\n\n#no heading\n\n    # code\n"
+    document = parse("a.md", text)
+    assert [(b.content, b.metadata.get("level")) for b in document.blocks if b.type is BlockType.HEADING] == [
+        ("Title", 1), ("Part", 2), ("Closed", 3),
+    ]  # fmt: skip
+    assert shape(document)[-2:] == [("text", "#no heading"), ("code", "# code")]
+
+
+def test_nested_lists_of_both_kinds_with_code_quotes_and_tables_inside(parse: Parse) -> None:
+    text = (
+        "1. one\n\n   more of one\n\n   ```sh\n   $ go\n   ```\n   - inner\n     > quoted\n\n     1. deepest\n2. two\n"
+        "\n   | a | b |\n   |---|---|\n   | 1 | 2 |\n\n- [ ] open\n- [x] done\n"
+    )
+    document = parse("a.md", text)
+    assert [
+        (b.type.value, b.content, b.metadata.get("level")) for b in document.blocks if b.type is not BlockType.TABLE
+    ] == [
+        ("list", "one\nmore of one", 0),
+        ("code", "$ go", None),
+        ("list", "inner", 1),
+        ("quote", "quoted", None),
+        ("list", "deepest", 2),
+        ("list", "two", 0),
+        ("list", "[ ] open", 0),
+        ("list", "[x] done", 0),
+    ]
+    assert [b.metadata["rows"] for b in document.blocks if b.type is BlockType.TABLE] == [[["a", "b"], ["1", "2"]]]
+
+
+def test_html_blocks_are_read_and_scripts_and_comments_are_not(parse: Parse) -> None:
+    text = (
+        "<div align='center'>\n  <img src='x.png' alt='Logo of the port'>\n</div>\n\n<script>alert(1)</script>\n\n"
+        "<!-- hidden -->\n\n<table><tr><th>k<th>v</tr><tr><td>a<td>1</tr></table>\n\n"
+        "Text with <kbd>Ctrl</kbd>+<sub>2</sub> and <br> break.\n"
+    )
+    document = parse("a.md", text)
+    assert shape(document) == [("image", "Logo of the port"), ("text", "Text with Ctrl+2 and\nbreak.")]
+    assert [b.metadata["rows"] for b in document.blocks if b.type is BlockType.TABLE] == [[["k", "v"], ["a", "1"]]]
+
+
+def test_tables_without_outer_pipes_and_with_ragged_rows(parse: Parse) -> None:
+    (block,) = parse("a.md", "a | b | c\n:-- | :-: | --:\n1 | 2\n3 | 4 | 5 | 6\n").blocks
+    assert block.metadata["rows"] == [["a", "b", "c"], ["1", "2", ""], ["3", "4", "5"]]
+
+
+def test_hard_breaks_stay_and_soft_ones_do_not(parse: Parse) -> None:
+    assert shape(parse("a.md", "one  \ntwo\\\nthree\nfour\n中文\n一行")) == [("text", "one\ntwo\nthree four 中文一行")]
+
+
+def test_a_file_in_gb18030_is_read(parse: Parse) -> None:
+    assert shape(parse("a.md", "# 总则\n\n值班员应每两小时巡视一次泵房。".encode("gb18030"))) == [
+        ("heading", "总则"),
+        ("text", "值班员应每两小时巡视一次泵房。"),
+    ]
