@@ -106,7 +106,7 @@ def _show(report: FsckReport) -> None:
     say(
         f"{'clean' if report.clean else f'{report.findings} findings'}: {scanned['documents']:,} documents, "
         f"{scanned['rows']:,} index rows, {scanned['objects']:,} objects in {report.seconds:.1f} s"
-        + (f"; {unjudged:,} documents were being worked on and not judged" if unjudged else "")
+        + (f"; {unjudged:,} documents were not judged: work on them is under way or owed" if unjudged else "")
     )
 
 

@@ -685,7 +685,9 @@ class Inventory(Protocol):
         """Outbox entries overdue by so many seconds, or tried so often."""
         ...
 
-    def make_due(self, entry_id: int) -> None: ...
+    def make_due(self, entry_id: int | None = None) -> None:
+        """An outbox entry is due now; None: each that failed before and waits for its next try."""
+        ...
 
     def stuck_runs(self, seconds: float, limit: int = 1000) -> list[IngestionRun]:
         """RUNNING runs without a sign of life for so many seconds."""

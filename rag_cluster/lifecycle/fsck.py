@@ -89,10 +89,11 @@ class _Scan:
 
     def run(self) -> FsckReport:
         options, objects = self._options, self._write_path.objects
-        if options.repair:
-            drain(self._stores)
         self._stuck_entries()
         self._stuck_runs()
+        if options.repair:
+            self._retry(self._inventory.make_due)
+            drain(self._stores)
         bases = self._retry(self._inventory.knowledge_base_ids)
         only = options.knowledge_base_id
         owned = OwnedObjects(objects.entries(f"{only}/" if only else ""))

@@ -183,6 +183,8 @@ def test_overdue_and_often_failed_entries_are_stuck_and_can_be_made_due(
     assert [(entry.id, entry.message) for entry in found] == [(old.id, ""), (failing.id, "why")]
     inventory.make_due(failing.id)
     assert failing.id in {entry.id for entry in outbox.claim(9, 60)}
+    inventory.make_due()
+    assert [entry.id for entry in outbox.claim(9, 60)] == [failing.id], "only what failed before"
     assert fresh.id not in {entry.id for entry in found}
 
 

@@ -119,10 +119,14 @@ class InventoryRepairs:
                 (kind, subject, message[:_MAX_MESSAGE], document_id, version),
             )
 
-    def make_due(self, entry_id: int) -> None:
-        """An outbox entry is due now, whatever it waited for."""
+    def make_due(self, entry_id: int | None = None) -> None:
+        """An outbox entry is due now, whatever it waited for; None: each that failed before."""
         with self._database.connection() as connection:
-            connection.execute("UPDATE outbox SET available_at = clock_timestamp() WHERE id = %s", (entry_id,))
+            connection.execute(
+                """UPDATE outbox SET available_at = clock_timestamp()
+                   WHERE id = %(id)s::bigint OR (%(id)s::bigint IS NULL AND error_message IS NOT NULL)""",
+                {"id": entry_id},
+            )
 
 
 def _is_over(connection: Connection, facts: Mapping[str, Any], version: int) -> bool:
