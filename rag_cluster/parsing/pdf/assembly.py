@@ -6,14 +6,17 @@ import itertools
 from collections.abc import Iterator, Sequence
 
 from rag_cluster.domain.blocks import BlockType
-from rag_cluster.parsing.pdf import captions, continuation, document, headings, paragraphs
+from rag_cluster.parsing.pdf import captions, continuation, headings, paragraphs
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.footnotes import NoteLine
 from rag_cluster.parsing.pdf.lines import Line
 from rag_cluster.parsing.pdf.page import Item, OcrText, PageContent, PlacedTable
 from rag_cluster.parsing.pdf.paragraphs import Paragraph
+from rag_cluster.parsing.pdf.tagged import Tags
 
 Part = Paragraph | PlacedTable | Figure | OcrText
+_KINDS = {"LI": BlockType.LIST, "BlockQuote": BlockType.QUOTE, "Code": BlockType.CODE}
+"""Roles of the structure tree that say what a block is."""
 _LOOK_BACK = 4
 """Parts among which the paragraph is sought that goes on in the next column or page."""
 
@@ -29,10 +32,12 @@ def assemble(contents: Sequence[PageContent], outline: dict[tuple[int, str], int
                 _add_note(out, run, first, content.number)
             elif isinstance(first, Line):
                 lines = [item for item in run if isinstance(item, Line)]
-                _append(out, paragraphs.build(lines, content.number, code_allowed=code_allowed))
+                _append(out, _paragraphs(lines, content, code_allowed=code_allowed), content.tags)
             else:
                 out.append(first)
-    headings.mark([p for p in out if isinstance(p, Paragraph)], outline, _heading_tags(contents))
+    tags = {content.number: content.headings for content in contents if content.headings}
+    settled = {content.number: content.tags.settled for content in contents if content.tags is not None}
+    headings.mark([p for p in out if isinstance(p, Paragraph)], outline, tags, settled)
     out = continuation.join(out)
     captions.attach(out)
     return out
@@ -48,14 +53,6 @@ def _mark_code(contents: Sequence[PageContent]) -> bool:
             if line.font in fixed and line.font_share > 0.9:
                 line.mono = True
     return mono < 0.6 * sum(line.chars for line in lines)
-
-
-def _heading_tags(contents: Sequence[PageContent]) -> dict[int, dict[int, int]]:
-    return {
-        c.number: {mcid: level for mcid, role in c.tags.items() if (level := document.heading_level(role)) is not None}
-        for c in contents
-        if c.tags
-    }
 
 
 def _runs(items: Sequence[Item]) -> Iterator[list[Item]]:
@@ -78,11 +75,34 @@ def _together(before: Item, item: Item) -> bool:
     return not isinstance(before, NoteLine)
 
 
-def _append(out: list[Part], new: Sequence[Paragraph]) -> None:
+def _paragraphs(lines: Sequence[Line], content: PageContent, *, code_allowed: bool) -> list[Paragraph]:
+    """Paragraphs of one region; where the structure tree is followed, its blocks."""
+    tags = content.tags
+    if tags is None:
+        return paragraphs.build(lines, content.number, code_allowed=code_allowed)
+    blocks = {mcid: block.order for mcid, block in tags.blocks.items() if block.role}
+    found = paragraphs.build(lines, content.number, code_allowed=code_allowed, blocks=blocks)
+    for paragraph in found:
+        block = tags.blocks.get(paragraph.first.mcid)
+        if block is not None and block.role in _KINDS:
+            _become(paragraph, _KINDS[block.role], block.level)
+    return found
+
+
+def _become(paragraph: Paragraph, kind: BlockType, level: int) -> None:
+    """Make a paragraph what the structure tree says."""
+    paragraph.kind, paragraph.marker = kind, ""
+    paragraphs.finish(paragraph)
+    paragraph.kind = kind
+    if kind is BlockType.LIST:
+        paragraph.level = level
+
+
+def _append(out: list[Part], new: Sequence[Paragraph], tags: Tags | None) -> None:
     """Add paragraphs; the first one may go on where an earlier column or page stopped, before the notes there."""
     for index, paragraph in enumerate(new):
         before = _open_paragraph(out) if index == 0 and not continuation.is_label(paragraph.text) else None
-        if before is not None and paragraphs.continues(before, paragraph):
+        if before is not None and (_one_block(before, paragraph, tags) or paragraphs.continues(before, paragraph)):
             before.lines += paragraph.lines
             before.pages += paragraph.pages
             kind, marker, level = before.kind, before.marker, before.level
@@ -90,6 +110,14 @@ def _append(out: list[Part], new: Sequence[Paragraph]) -> None:
             before.kind, before.marker, before.level = kind, marker, level
         else:
             out.append(paragraph)
+
+
+def _one_block(before: Paragraph, after: Paragraph, tags: Tags | None) -> bool:
+    """Whether the structure tree has both in one block of a page."""
+    if tags is None or before.pages[-1] != after.pages[0]:
+        return False
+    block = tags.blocks.get(before.lines[-1].mcid)
+    return block is not None and bool(block.role) and block is tags.blocks.get(after.first.mcid)
 
 
 def _open_paragraph(out: Sequence[Part]) -> Paragraph | None:

@@ -47,8 +47,8 @@ def _figure(builder: BlockBuilder, figure: Figure, metadata: dict[str, Any]) -> 
     builder.image(
         figure.content,
         figure.media_type,
-        caption=figure.caption,
-        text=figure.text,
+        caption=figure.caption or figure.alternative,
+        text="\n".join(filter(None, (figure.alternative if figure.caption else "", figure.text))),
         width=figure.width,
         height=figure.height,
         locator=places.locator(figure),

@@ -40,6 +40,8 @@ class Figure:
     width: int
     height: int
     caption: str = ""
+    alternative: str = ""
+    """What the structure tree says that it shows."""
     text: str = ""
     confidence: float = 1.0
     recognized: bool = False

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from rag_cluster.domain.blocks import BlockType
 from rag_cluster.parsing.pdf.paragraphs import Paragraph
@@ -24,11 +25,15 @@ _CJK = re.compile("[\u3400-\u9fff]")
 
 
 def mark(
-    paragraphs: Sequence[Paragraph], outline: Mapping[tuple[int, str], int], tags: Mapping[int, Mapping[int, int]]
+    paragraphs: Sequence[Paragraph],
+    outline: Mapping[tuple[int, str], int],
+    tags: Mapping[int, Mapping[int, int]],
+    settled: Mapping[int, Collection[int]] = MappingProxyType({}),
 ) -> None:
     """Turn paragraphs into headings, in place.
 
-    outline: (page, squeezed title) -> level; tags: page -> marked content id -> level.
+    outline: (page, squeezed title) -> level; tags: page -> marked content id -> level; settled: page -> ids that
+    tags say to be something else, whatever they look like.
     """
     body, body_bold = _body(paragraphs)
     styles: Counter[tuple[float, bool]] = Counter()
@@ -36,7 +41,10 @@ def mark(
     explicit: dict[int, int] = {}
     for index, paragraph in enumerate(paragraphs):
         level = _explicit_level(paragraph, outline, tags)
-        if level is None and not _looks_like_heading(paragraph, body, body_bold, paragraphs, index):
+        if level is None and (
+            paragraph.first.mcid in settled.get(paragraph.pages[0], ())
+            or not _looks_like_heading(paragraph, body, body_bold, paragraphs, index)
+        ):
             continue
         if level is not None:
             explicit[id(paragraph)] = level

@@ -9,7 +9,18 @@ from typing import Any
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.pdf import alignment, charts, document, figures, footnotes, links, rules, tables
+from rag_cluster.parsing.pdf import (
+    alignment,
+    charts,
+    figures,
+    footnotes,
+    links,
+    native,
+    rules,
+    tables,
+    tagged,
+    tagged_layout,
+)
 from rag_cluster.parsing.pdf.annotations import annotation_words
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
@@ -19,6 +30,7 @@ from rag_cluster.parsing.pdf.links import Link
 from rag_cluster.parsing.pdf.shapes import Picture, Shapes, read_shapes
 from rag_cluster.parsing.pdf.styles import SLANTED
 from rag_cluster.parsing.pdf.tables import Table
+from rag_cluster.parsing.pdf.tagged import Tags
 from rag_cluster.parsing.pdf.text import TextLayer, Word, read_text
 
 
@@ -64,7 +76,10 @@ class PageContent:
     items: list[Item] = field(default_factory=list)
     turn: int = 0
     """Quarter turns by which most of the text is turned."""
-    tags: dict[int, str] = field(default_factory=dict)
+    headings: dict[int, int] = field(default_factory=dict)
+    """Marked content id -> level, as the structure tree has it."""
+    tags: Tags | None = None
+    """The structure tree, where it is to be followed."""
     links: list[Link] = field(default_factory=list)
     ocr: bool = False
     unrecognized: bool = False
@@ -131,7 +146,11 @@ def _on_dark(word: Word, shapes: Shapes) -> bool:
 def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits) -> PageContent:
     """The page's items in reading order."""
     space = raw.space
-    content = PageContent(number, space.width, space.height, tags=document.page_tags(pdf, page), links=raw.links)
+    content = PageContent(number, space.width, space.height, links=raw.links)
+    tags = tagged.read(pdf, page)
+    if tags is not None:
+        content.headings = tags.heading_levels
+        raw.words = tagged_layout.replace_texts(raw.words, tags)
     groups: dict[int, list[Word]] = {}
     for word in raw.words:
         turn = 3 if raw.layer.vertical and word.style.turn == 0 else word.style.turn
@@ -144,6 +163,7 @@ def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits)
         figure = figures.extract(pdf, page, space, picture, limits)
         if figure is not None:
             figure.page = number
+            figure.alternative = _alternative(picture, tags)
         return figure
 
     region = 0
@@ -152,13 +172,29 @@ def lay_out(pdf: Any, page: Any, number: int, raw: RawPage, limits: ParseLimits)
         main = turn == content.turn
         part = _Part(frame, raw.layer, groups[turn], raw.shapes if main else Shapes(), extract)
         part.pictures = pictures if main else []
-        part.page, part.region, part.notes = number, region, raw.notes
+        part.page, part.region, part.notes, part.tags = number, region, raw.notes, tags
         content.items += part.items()
         region = part.region
     if not groups:
         content.items += [figure for picture in pictures if (figure := extract(picture)) is not None]
     content.items += _slanted(slanted, raw.words, space, region)
+    if tags is not None and tagged.sane(tags, [i for i in content.items if isinstance(i, Line)], space.height):
+        content.tags = tags
+        content.items = tagged_layout.ordered(content.items, [_order(item, tags) for item in content.items])
     return content
+
+
+def _alternative(picture: Picture, tags: Tags | None) -> str:
+    """The alternative text that the structure tree has for a picture."""
+    if tags is None or not tags.alternatives or not picture.handle:
+        return ""
+    return tags.alternatives.get(native.object_mcid(picture.handle), "")
+
+
+def _order(item: Item, tags: Tags) -> int | None:
+    if isinstance(item, Line):
+        return tagged_layout.line_order(item, tags)
+    return (item.table.order or None) if isinstance(item, PlacedTable) else None
 
 
 def _slanted(words: Sequence[Word], others: Sequence[Word], space: PageSpace, region: int) -> list[Item]:
@@ -194,11 +230,13 @@ class _Part:
         self._extract = extract
         self.pictures: Sequence[Picture] = ()
         self.notes: dict[int, str] = {}
+        self.tags: Tags | None = None
 
     def items(self) -> list[Item]:
         """Lines, tables and figures in reading order."""
         found, pieces = self._figures()
-        words, placed = self._ruled_tables()
+        known = self._tagged_tables()
+        words, placed = self._ruled_tables(known)
         lines, aligned = self._aligned_tables(segments(words) if placed else pieces)
         obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in (*placed, *aligned)]
         obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in found]
@@ -230,14 +268,22 @@ class _Part:
         out += [figure for picture in pictures if (figure := self._extract(picture)) is not None]
         return out, pieces
 
-    def _ruled_tables(self) -> tuple[list[Word], list[Table]]:
-        """(words outside of tables, tables)"""
-        words, found = self._words, []
+    def _tagged_tables(self) -> list[Table]:
+        """Tables of the structure tree, which take their words along."""
+        if self.tags is None or not self.tags.tables:
+            return []
+        self._words, found = tagged_layout.tables(self._words, self.tags)
+        return found
+
+    def _ruled_tables(self, known: list[Table]) -> tuple[list[Word], list[Table]]:
+        """(words outside of tables, tables, those known already among them; rules around them are their boxes)"""
+        words, found = self._words, known
         for grid in rules.find_grids(self._shapes):
             x0, y0, x1, y1 = grid.box
             words = self._cut_runs(words, grid.xs, y0, y1)
             inside = [w for w in words if x0 <= (w.x0 + w.x1) / 2 <= x1 and y0 <= (w.y0 + w.y1) / 2 <= y1]
             if not inside:
+                tagged_layout.frame_by(grid.box, known)
                 continue
             table = tables.read_grid(grid, inside)
             if table is None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -84,8 +84,13 @@ def split_marker(text: str) -> tuple[str, str]:
     return match[1], text[match.end() :]
 
 
-def build(lines: Sequence[Line], page: int, *, code_allowed: bool = True) -> list[Paragraph]:
-    """Paragraphs of one region's lines, which stand in reading order."""
+def build(
+    lines: Sequence[Line], page: int, *, code_allowed: bool = True, blocks: Mapping[int, int] | None = None
+) -> list[Paragraph]:
+    """Paragraphs of one region's lines, which stand in reading order.
+
+    blocks: marked content id -> number of its block: lines of one block belong together, others do not.
+    """
     out: list[Paragraph] = []
     if not lines:
         return out
@@ -93,7 +98,11 @@ def build(lines: Sequence[Line], page: int, *, code_allowed: bool = True) -> lis
     pitch = _pitch(lines)
     for line in lines:
         before = out[-1] if out else None
-        if before is not None and not _starts(before, line, left, right, pitch, code_allowed):
+        same = _same_block(before.lines[-1], line, blocks) if before is not None and blocks else None
+        if before is not None and (
+            (same and line.text[0] not in BOXES)
+            or (same is None and not _starts(before, line, left, right, pitch, code_allowed))
+        ):
             before.lines.append(line)
             before.pages.append(page)
         else:
@@ -103,6 +112,12 @@ def build(lines: Sequence[Line], page: int, *, code_allowed: bool = True) -> lis
     _demote_lone(out)
     _nest(out)
     return out
+
+
+def _same_block(before: Line, line: Line, blocks: Mapping[int, int]) -> bool | None:
+    """None where one of the lines is in no block."""
+    a, b = blocks.get(before.mcid), blocks.get(line.mcid)
+    return None if a is None or b is None else a == b
 
 
 def _kind(line: Line, code_allowed: bool) -> BlockType:

@@ -27,6 +27,8 @@ class Table:
     """From where to where each column reaches: its boundaries, or its text where none are drawn."""
     ruled: bool = False
     """The columns are boundaries."""
+    order: int = 0
+    """Its place in the structure tree; 0 when it is not from there."""
     bold_head: bool = False
     """The first row is bold."""
     bold_body: bool = False
@@ -67,7 +69,7 @@ def _table(grid: Grid, matrix: list[list[int]], texts: dict[int, str], held: dic
     if not body or len({cell for row in kept for cell in row}) < 2 or (len(body[0]) < 2 and len(body) < 2):
         return None
     filled = [cell for row in body for cell in row if cell]
-    if len(filled) < 2 or _is_frame(body, filled):
+    if len(filled) < 2 or is_frame(body, filled):
         return None
     header = _header_rows(kept)
     bold = [all(word.style.bold for cell in row for word in held.get(cell, ())) for row in kept]
@@ -84,7 +86,7 @@ def _table(grid: Grid, matrix: list[list[int]], texts: dict[int, str], held: dic
     )
 
 
-def _is_frame(body: list[list[str]], filled: list[str]) -> bool:
+def is_frame(body: list[list[str]], filled: list[str]) -> bool:
     """Boxes around running text, not a table: one column of paragraphs, or a few cells that hold most of a page."""
     if len(body[0]) == 1:
         return max(map(len, filled)) > 60
