@@ -15,10 +15,20 @@ MAX_BLOCK_CHARS = 4000
 """A longer run of lines without a blank one (a log, a dump) is cut between lines."""
 
 _NUMBER = "[一二三四五六七八九十百千零〇两\\d]+"
-_CHAPTER = re.compile(
-    rf"第{_NUMBER}[章篇卷部](?:[\s　:：、].{{0,40}})?|(?:Chapter|CHAPTER)\s+(?:\d+|[IVXLC]+)\b.{{0,60}}"
+_TITLE = r"(?:[\s　:：、](?P<title>.{0,40}))?"
+_GLUED = r"(?P<glued>[^\s，。；：！？、,;:.!?“”\"（）()]{1,16})"
+"""A title right behind its number: short, and without anything that a sentence has."""
+_CHAPTER = re.compile(rf"第{_NUMBER}[章篇卷部编編回]{_TITLE}|第{_NUMBER}(?:章|编|編|回(?!合)){_GLUED}")
+_SECTION = re.compile(rf"第{_NUMBER}[节節]{_TITLE}|第{_NUMBER}[节節]{_GLUED}")
+_KOREAN = re.compile(rf"제\s*\d+\s*(?P<kind>[편장절]){_TITLE}")
+_ENGLISH = re.compile(
+    r"(?:Chapter|CHAPTER|Part|PART|Appendix|APPENDIX)\s+(?:\d+|[IVXLC]+|[A-Z]|One|Two|Three|Four|Five|Six|Seven|Eight|Nine|Ten)"
+    r"(?:\s*[.:–—-]\s*(?P<title>\S.{0,60})|\s+(?P<glued>[A-Z\"'“].{0,60}))?"
 )
-_SECTION = re.compile(rf"第{_NUMBER}节(?:[\s　:：、].{{0,40}})?")
+_APPENDIX = re.compile(rf"(?:附录|附錄|附件)\s*[A-Z\d一二三四五六七八九十]{{0,3}}{_TITLE}")
+_OPENING = re.compile(
+    "(?:自?序|序言|前言|引言|导言|導言|导读|绪论|緒論|绪言|楔子|引子|尾声|尾聲|结语|結語|后记|後記|跋|はじめに|おわりに|まえがき|あとがき)"
+)
 _UNDERLINE = re.compile(r"(={3,}|-{3,})")
 _SENTENCE_END = re.compile(r"[。！？；，,;.…]$|\.{3,}|\s\d+$")
 
@@ -27,7 +37,7 @@ class TextParser:
     """TXT in any encoding. TEXT blocks with line_start and line_end; line breaks inside a paragraph stay."""
 
     name = "text"
-    version = "1"
+    version = "2"
     extensions = frozenset({".txt", ".text", ".log"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:
@@ -48,20 +58,27 @@ def split_lines(text: str) -> list[str]:
 
 
 def _paragraphs(text: str) -> Iterator[tuple[int, list[str]]]:
-    """(number of the first line, lines) of every run of lines that are not blank."""
+    """(number of the first line, lines) of every run of lines that neither a blank one nor a page break parts."""
     run: list[str] = []
-    size = 0
-    number = 0
+    size = first = 0
     for number, line in enumerate(split_lines(text), 1):
-        blank = not line.strip()
-        if run and (blank or size + len(line) > MAX_BLOCK_CHARS):
-            yield number - len(run), run
-            run, size = [], 0
-        if not blank:
-            run.append(line.rstrip())
-            size += len(line)
+        for index, piece in enumerate(line.split("\f")):
+            blank = not piece.strip()
+            if run and (blank or index or size + len(piece) > MAX_BLOCK_CHARS or _opens_chapter(run[-1], piece)):
+                yield first, run
+                run, size = [], 0
+            if not blank:
+                first = first if run else number
+                run.append(piece.rstrip())
+                size += len(piece)
     if run:
-        yield number + 1 - len(run), run
+        yield first, run
+
+
+def _opens_chapter(above: str, line: str) -> bool:
+    """Whether a chapter begins although no blank line stands before it, as in many Chinese books."""
+    ends = above.rstrip()[-1:] in "。！？”」』…" or _level(above.strip()) is not None
+    return line.strip()[:1] == "第" and ends and _level(line.strip()) is not None
 
 
 def _add(builder: BlockBuilder, first: int, lines: list[str]) -> None:
@@ -80,8 +97,21 @@ def _heading(lines: list[str]) -> tuple[int, int] | None:
     line = lines[0].strip()
     if len(lines) > 1 and (rule := _UNDERLINE.fullmatch(lines[1].strip())) and len(line) <= 80:
         return (1 if rule[0][0] == "=" else 2), 2
-    if _SENTENCE_END.search(line):
+    level = _level(line)
+    return None if level is None else (level, 1)
+
+
+def _level(line: str) -> int | None:
+    """1 for a chapter's line, 2 for a section's, None for any other."""
+    if len(line) > 80:
         return None
-    if _CHAPTER.fullmatch(line):
-        return 1, 1
-    return (2, 1) if _SECTION.fullmatch(line) else None
+    if _OPENING.fullmatch(re.sub(r"\s", "", line)):
+        return 1
+    for pattern, level in ((_CHAPTER, 1), (_SECTION, 2), (_APPENDIX, 1), (_ENGLISH, 1), (_KOREAN, 1)):
+        if found := pattern.fullmatch(line):
+            # A number alone ends like a line of a table of contents, but is none.
+            titled = any(found.groupdict().get(name) for name in ("title", "glued"))
+            if titled and _SENTENCE_END.search(line):
+                return None
+            return 2 if found.groupdict().get("kind") == "절" else level
+    return None
