@@ -31,11 +31,12 @@ def remove(pages: Sequence[PageContent]) -> None:
     """Drop repeated margin lines from `items` of every page, in place."""
     margins = {page.number: _margin_lines(page) for page in pages}
     places: dict[_Key, list[tuple[int, float]]] = defaultdict(list)
+    keys: dict[tuple[str, int], list[_Key]] = {}
     for page in pages:
         for line in margins[page.number]:
             place = _place(page, line)
             for text in {line.text, *line.parts}:
-                for key in _keys(text, page.number):
+                for key in keys.setdefault((text, page.number), list(_keys(text, page.number))):
                     places[key].append((page.number, place))
     enough = 2 if len(pages) < 8 else 3
     counted = _page_numbering(places)
@@ -45,7 +46,7 @@ def remove(pages: Sequence[PageContent]) -> None:
         if len({number for number, _ in marks}) >= (2 if key[2] in counted else enough)
     }
     for page in pages:
-        drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated)}
+        drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated, keys)}
         if drop and len(drop) < sum(isinstance(item, Line) for item in page.items) + _other(page):
             page.items = [item for item in page.items if id(item) not in drop]
 
@@ -85,12 +86,17 @@ def _candidates(text: str, numbers: list[int], letters: str) -> set[int]:
     return ends | (set(numbers[-1:]) if text[-1].isdigit() else set())
 
 
-def _is_running(page: PageContent, line: Line, repeated: dict[_Key, list[tuple[float, int]]]) -> bool:
+def _is_running(
+    page: PageContent,
+    line: Line,
+    repeated: dict[_Key, list[tuple[float, int]]],
+    keys: dict[tuple[str, int], list[_Key]],
+) -> bool:
     """Whether the line repeats, or most of the pieces that make it up (a footer beside a page number)."""
     place = _place(page, line)
 
     def repeats(text: str) -> bool:
-        return any(_on_two_pages(repeated[key], place) for key in _keys(text, page.number) if key in repeated)
+        return any(_on_two_pages(repeated[key], place) for key in keys[text, page.number] if key in repeated)
 
     if repeats(line.text):
         return True
@@ -114,11 +120,12 @@ def _on_two_pages(marks: Sequence[tuple[float, int]], place: float) -> bool:
 def _margin_lines(page: PageContent) -> list[Line]:
     """Lines in the zones at the top and the foot, and lines that run along the sides."""
     out = []
+    head, foot = ZONE * page.height, (1 - ZONE) * page.height
     for item in page.items:
         if not isinstance(item, Line):
             continue
         x0, y0, x1, y1 = item.frame.leave(item.box)
-        edge = y1 < ZONE * page.height or y0 > (1 - ZONE) * page.height
+        edge = y1 < head or y0 > foot
         turned = item.frame.turn != page.turn or page.turn % 2 == 1
         if edge or (turned and (x1 < ZONE * page.width or x0 > (1 - ZONE) * page.width)):
             out.append(item)

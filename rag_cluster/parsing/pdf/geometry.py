@@ -90,25 +90,25 @@ class Frame:
 
     def enter(self, box: BBox) -> BBox:
         """Displayed -> frame."""
+        if self.turn == 0:
+            return box
         x0, y0, x1, y1 = box
         if self.turn == 1:
             return (self.height - y1, x0, self.height - y0, x1)
         if self.turn == 2:
             return (self.width - x1, self.height - y1, self.width - x0, self.height - y0)
-        if self.turn == 3:
-            return (y0, self.width - x1, y1, self.width - x0)
-        return box
+        return (y0, self.width - x1, y1, self.width - x0)
 
     def leave(self, box: BBox) -> BBox:
         """Frame -> displayed."""
+        if self.turn == 0:
+            return box
         x0, y0, x1, y1 = box
         if self.turn == 1:
             return (y0, self.height - x1, y1, self.height - x0)
         if self.turn == 2:
             return (self.width - x1, self.height - y1, self.width - x0, self.height - y0)
-        if self.turn == 3:
-            return (self.width - y1, x0, self.width - y0, x1)
-        return box
+        return (self.width - y1, x0, self.width - y0, x1)
 
     @property
     def size(self) -> tuple[float, float]:
