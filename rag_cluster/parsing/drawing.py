@@ -14,15 +14,13 @@ from rag_cluster.domain.blocks import BlockType, SourceLocator
 from rag_cluster.errors import CorruptDocumentError, EncryptedDocumentError
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.equations import equation_text
-from rag_cluster.parsing.limits import MIB
+from rag_cluster.parsing.limits import MIB, SMALL_PIXELS
 from rag_cluster.parsing.number_format import NumberFormat
 from rag_cluster.parsing.ooxml import Package, alternatives, find, local_name, qn
 
 EMU_PER_POINT = 12_700
 MAX_CHART_ROWS = 500
 MAX_PICTURE_BYTES = 32 * MIB
-SMALL_PIXELS = 16
-"""A picture without alt text that is this low or narrow is a line, a bullet or a spacer."""
 _MEDIA_TYPES = {
     ".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".jpe": "image/jpeg", ".gif": "image/gif",
     ".bmp": "image/bmp", ".tif": "image/tiff", ".tiff": "image/tiff", ".webp": "image/webp", ".svg": "image/svg+xml",

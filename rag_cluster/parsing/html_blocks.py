@@ -20,7 +20,7 @@ from rag_cluster.parsing.boilerplate import DROPPED, is_boilerplate, is_decorati
 from rag_cluster.parsing.data_uri import embedded_picture
 from rag_cluster.parsing.html_tables import is_layout, table_grid
 from rag_cluster.parsing.html_text import BREAK, dedent, formula, is_icon, preformatted, tidy
-from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.parsing.limits import SMALL_PIXELS, ParseLimits
 
 LINES = "data-rag-lines"
 _BLOCK_TAGS = """
@@ -324,6 +324,8 @@ class HtmlWalker:
         if picture.width * picture.height <= 4:
             # A tracking pixel, or what stands in for a picture that is loaded later.
             return False
+        if min(picture.width, picture.height) < SMALL_PIXELS and not caption and not text:
+            return True
         self._builder.image(
             picture.content,
             picture.media_type,

@@ -8,6 +8,8 @@ from pathlib import Path
 from rag_cluster.errors import DocumentTooLargeError, EmptyDocumentError
 
 MIB = 1024 * 1024
+SMALL_PIXELS = 16
+"""A picture without alt text that is this low or narrow is a line, a bullet or a spacer."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,3 +272,11 @@ def test_the_same_data_uri_twice_is_one_asset(parse: Parse) -> None:
     uri = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
     document = parse("a.html", f"<img src='{uri}' alt=One><img src='{uri}' alt=Two>")
     assert (len(document.blocks), len(document.assets)) == (2, 1)
+
+
+def test_a_small_picture_without_words_is_a_decoration(parse: Parse) -> None:
+    encoded = io.BytesIO()
+    Image.new("RGB", (300, 3)).save(encoded, "PNG")
+    uri = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
+    document = parse("a.html", f"<p>x</p><img src='{uri}'>")
+    assert shape(document) == [("text", "x")] and document.assets == ()
