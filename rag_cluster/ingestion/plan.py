@@ -107,7 +107,12 @@ def _settle(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -
     match planned.action:
         case PlanAction.PREPARE if write_path.recognizes_only(file.filename):
             return replace(planned, action=PlanAction.RECOGNIZE)
-        case PlanAction.PREPARE | PlanAction.INDEX | PlanAction.RECOGNIZE:
+        case PlanAction.RECOGNIZE:
+            # Its text is visible already and may wait for long: who may read it changes now.
+            if not options.dry_run and not (file.keeps_access and file.keeps_metadata):
+                _apply_attributes(write_path, planned)
+            return planned
+        case PlanAction.PREPARE | PlanAction.INDEX:
             return planned
         case PlanAction.SKIP_FAILED:
             return Receipt(

@@ -58,6 +58,40 @@ def test_where_only_attributes_differ_the_content_is_left_alone(ingest: Ingest, 
     assert ingest.plan(listed(**change)) == "attributes"
 
 
+AUTO, OFF = "fp-1+auto", "fp-1+off"
+
+
+def test_content_without_anything_to_recognise_serves_every_mode(ingest: Ingest) -> None:
+    ingest.ready(fingerprint="fp-1")
+    assert [ingest.plan(fingerprint=mode) for mode in (AUTO, OFF, "fp-2+force")] == ["unchanged", "unchanged", "prepare"]
+    claim = ingest.must_claim(listed(etag="2"), fingerprint=AUTO)
+    assert ingest.ledger.settle_unchanged(claim, listed(etag="2"), "sha")
+
+
+def test_content_that_recognition_changed_serves_its_mode_only(ingest: Ingest) -> None:
+    ingest.ready(fingerprint=AUTO)
+    assert [ingest.plan(fingerprint=mode) for mode in (AUTO, OFF)] == ["unchanged", "prepare"]
+    claim = ingest.must_claim(fingerprint=OFF)
+    assert not ingest.ledger.settle_unchanged(claim, listed(), "sha")
+
+
+def test_a_published_text_whose_rest_awaits_recognition_is_only_recognised(ingest: Ingest) -> None:
+    claim = ingest.must_claim(fingerprint=AUTO)
+    (part,) = parts(claim)
+    awaiting = ids.awaiting_recognition(AUTO)
+    ingest.ledger.commit_snapshot(claim, sha256="sha", size=10, parts=[part], content_fingerprint=awaiting)
+    assert ingest.plan(fingerprint=AUTO) == "index"
+    again = ingest.must_claim(fingerprint=AUTO)
+    assert (again.version, again.resumed, again.content_fingerprint) == (1, True, awaiting)
+    assert ingest.complete(claim, part)
+    assert [ingest.plan(fingerprint=mode) for mode in (AUTO, OFF)] == ["recognize", "prepare"]
+    second = ingest.must_claim(fingerprint=AUTO)
+    assert (second.version, second.resumed) == (2, False)
+    assert ingest.plan(fingerprint=AUTO) == "recognize"
+    ingest.ledger.fail(second, stage="parse", error_type="parse_timeout", message="slow", permanent=True)
+    assert ingest.plan(fingerprint=AUTO) == "skip_failed"
+
+
 def test_an_unfinished_version_with_a_snapshot_enters_at_index(ingest: Ingest) -> None:
     claim = ingest.must_claim()
     assert ingest.plan() == "prepare"
@@ -180,6 +214,19 @@ def test_released_claims_are_free_at_once_and_dead_for_their_owner(ingest: Inges
     with pytest.raises(ClaimLostError):
         ingest.ledger.set_status(claim, DocumentStatus.PARSING)
     assert ingest.must_claim(owner="worker-2").version == claim.version
+
+
+def test_a_claim_given_back_is_free_at_once_for_the_same_version(ingest: Ingest) -> None:
+    claim = ingest.must_claim()
+    ingest.ledger.set_status(claim, DocumentStatus.PARSING)
+    ingest.ledger.give_back(claim)
+    assert [version.status for version in ingest.catalog.versions(claim.document_id)] == ["PENDING"]
+    with pytest.raises(ClaimLostError):
+        ingest.ledger.set_status(claim, DocumentStatus.PARSING)
+    taken = ingest.must_claim(owner="worker-2")
+    assert (taken.version, taken.token == claim.token) == (claim.version, False)
+    ingest.ledger.give_back(claim)  # a zombie's: the version belongs to another owner now
+    ingest.ledger.set_status(taken, DocumentStatus.PARSING)
 
 
 def test_a_file_that_changed_before_it_was_finished_gets_a_new_version(ingest: Ingest, outbox: Outbox) -> None:

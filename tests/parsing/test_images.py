@@ -72,6 +72,12 @@ def test_without_recognition_a_picture_is_empty(parse: Parse) -> None:
         parse("scan.png", encoded(page()), ocr=OcrMode.OFF)
 
 
+def test_a_picture_whose_recognition_comes_later_names_its_pages(parse: Parse) -> None:
+    content = encoded(page("One"), "TIFF", save_all=True, append_images=[page("Two")])
+    document = parse("fax.tiff", content, postpone_ocr=True)
+    assert (document.blocks, document.metadata["unrecognized_pages"]) == ((), [1, 2])
+
+
 def test_a_picture_without_text_is_empty(parse: Parse) -> None:
     with pytest.raises(EmptyDocumentError):
         parse("blank.png", encoded(Image.new("RGB", (200, 200), "white")))

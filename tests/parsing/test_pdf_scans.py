@@ -65,6 +65,32 @@ def test_without_recognition_a_scanned_page_is_a_warning_and_keeps_its_picture(p
     assert "ocr_pages" not in document.metadata
 
 
+def test_pages_whose_recognition_comes_later_are_left_out_and_named(parse: Parse) -> None:
+    document = parse(mixed(), recognizer=None)
+    assert {b.locator.page for b in document.blocks} == {1}
+    assert (document.metadata["unrecognized_pages"], document.unrecognized) == ([2], 1)
+    assert document.warnings == ("Page(s) 2 were left out: they await text recognition",)
+    assert document.blocks == tuple(b for b in parse(mixed(), recognizer=RapidOcr(1)).blocks if b.locator.page == 1)
+
+
+def test_a_document_of_scans_alone_awaits_recognition_as_a_whole(parse: Parse) -> None:
+    sheet = Sheet()
+    sheet.canvas.drawImage(scan(TEXT), 0, 0, WIDTH, HEIGHT)
+    document = parse(sheet.page().bytes(), recognizer=None)
+    assert (document.blocks, document.unrecognized) == ((), 1)
+
+
+def test_by_force_every_page_awaits_recognition(parse: Parse) -> None:
+    document = parse(mixed(), ocr="force", recognizer=None)
+    assert (document.blocks, document.metadata["unrecognized_pages"]) == ((), [1, 2])
+
+
+def test_without_recognition_the_pages_are_named_too(parse: Parse) -> None:
+    document = parse(mixed(), ocr="off")
+    assert document.metadata["unrecognized_pages"] == [2]
+    assert any("--ocr" in warning for warning in document.warnings)
+
+
 def test_a_document_of_scans_alone_without_recognition_is_empty(parse: Parse) -> None:
     sheet = Sheet()
     sheet.canvas.drawImage(scan(TEXT), 0, 0, WIDTH, HEIGHT)

@@ -96,6 +96,15 @@ def test_without_recognition_a_picture_is_only_a_picture(parse: Parse) -> None:
     assert SENTENCE not in block.content and "ocr" not in block.metadata
 
 
+@pytest.mark.parametrize("options", [{"ocr": OcrMode.OFF}, {"postpone_ocr": True}])
+def test_pictures_that_would_be_read_are_counted_once_without_decorations(parse: Parse, options: dict) -> None:
+    content = word(picture(), picture(100), picture(), picture(size=(30, 30)))
+    document = parse("a.docx", content, **options)
+    assert (document.metadata["unrecognized_pictures"], document.unrecognized) == (2, 2)
+    assert any("2 picture(s)" in warning for warning in document.warnings)
+    assert parse("a.docx", word(), **options).unrecognized == 0
+
+
 def test_the_same_picture_is_read_once(make_source: MakeSource) -> None:
     recognizer = Reader()
     source = make_source("a.docx", word(picture(), picture(100), picture()))
