@@ -81,7 +81,7 @@ class PictureReader:
             return False
 
     def _recognize(self, content: bytes, recognizer: TextRecognizer) -> PictureText | None:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
 
         try:
             with Image.open(io.BytesIO(content)) as picture:
@@ -89,6 +89,9 @@ class PictureReader:
                     return None
                 picture.draft("RGB", (SENT_SIDE, SENT_SIDE))
                 image = picture.convert("RGBA" if picture.has_transparency_data else "RGB")
+        except UnidentifiedImageError:
+            self._warn("The text of a picture was not read: its format is unknown")
+            return None
         except Exception as error:  # becomes a warning: Pillow's readers raise what they like on damaged pictures
             self._warn(f"The text of a picture was not read: {error}")
             return None
