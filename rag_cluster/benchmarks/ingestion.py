@@ -3,7 +3,7 @@
 Parts, each against design section 9 (all of them when none is named with --part):
 
     embedder   the whole pipeline with the real embedder and Milvus, against the bare embedder on the same texts
-    pipeline   the pipeline with the hash embedder and an index that drops its rows, and where its time goes
+    pipeline   the pipeline with an embedder and an index that cost nothing, and where its time goes
     plan       planning a simulated listing: memory and keys a second
     memory     the driver at few and at many small documents, the cost of each, and a run with nothing changed
     chunking   the strategies against published times, and against the bare tokenizer

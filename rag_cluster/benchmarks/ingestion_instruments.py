@@ -13,10 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
+import numpy as np
 import psutil
 
+from rag_cluster.domain import ids
 from rag_cluster.domain.chunks import IndexRow
 from rag_cluster.domain.documents import IndexRecord, SourceFile
+from rag_cluster.engines.tokenizers import RegexTokenizer
 from rag_cluster.errors import IndexMismatchError, NotFoundError
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.settings import Settings
@@ -25,7 +28,7 @@ from rag_cluster.telemetry import CHUNKS_TOTAL, STAGE_SECONDS
 from rag_cluster.wiring import ServiceFactory
 
 if TYPE_CHECKING:
-    from rag_cluster.domain.ports import Matrix
+    from rag_cluster.domain.ports import Matrix, Tokenizer
 
 SAMPLE_SECONDS = 0.2
 
@@ -42,6 +45,31 @@ class MeasuredFactory:
         """The process's write path."""
         write_path = replace(ServiceFactory(self.settings)().write_path(), metrics=StageLog(self.log))
         return replace(write_path, index=DroppingIndex()) if self.fake_index else write_path
+
+
+class FreeEmbedder:
+    """An `Embedder` that costs nothing: every text is the first basis vector."""
+
+    dimension = 384
+    max_tokens = 512
+    fingerprint = ids.fingerprint(model="free", dimension=dimension)
+
+    def __init__(self, *, threads: int = 1, batch_size: int = 1) -> None:
+        self.tokenizer: Tokenizer = RegexTokenizer()
+
+    def embed_documents(self, texts: Sequence[str]) -> Matrix:
+        """float32 (len(texts), 384), unit norm."""
+        vectors = np.zeros((len(texts), self.dimension), np.float32)
+        vectors[:, 0] = 1.0
+        return vectors
+
+    def embed_queries(self, texts: Sequence[str]) -> Matrix:
+        """The same."""
+        return self.embed_documents(texts)
+
+
+FREE_EMBEDDER = f"{FreeEmbedder.__module__}:{FreeEmbedder.__name__}"
+"""As RAG_EMBEDDER names it."""
 
 
 class DroppingIndex(MemoryChunkIndex):

@@ -18,7 +18,13 @@ from typing import Any
 
 import psutil
 
-from rag_cluster.benchmarks.ingestion_instruments import MeasuredFactory, ProcessTimes, SimulatedListing, read_log
+from rag_cluster.benchmarks.ingestion_instruments import (
+    FREE_EMBEDDER,
+    MeasuredFactory,
+    ProcessTimes,
+    SimulatedListing,
+    read_log,
+)
 from rag_cluster.benchmarks.measure import in_child, peak_bytes
 from rag_cluster.engines.registry import create_embedder
 from rag_cluster.settings import Settings
@@ -37,7 +43,7 @@ class Order:
     data_dir: str
     inputs: str
     knowledge_base: str = "benchmark"
-    embedder: str = "hash"
+    embedder: str = FREE_EMBEDDER
     fake_index: bool = True
     cpus: int = 2
     warm_up: str = ""
