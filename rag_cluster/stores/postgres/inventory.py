@@ -14,7 +14,7 @@ from rag_cluster.stores.postgres.adapters import as_uuid, known_uuid
 from rag_cluster.stores.postgres.database import Connection, Database
 from rag_cluster.stores.postgres.repairs import InventoryRepairs
 
-PAGE_DOCUMENTS = 200
+PAGE_DOCUMENTS = 1000
 PAGE_CHUNKS = 20_000
 """A page ends before the document that would pass this many chunks: two huge documents are never in memory at once."""
 
