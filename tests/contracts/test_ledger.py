@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -63,7 +64,11 @@ AUTO, OFF = "fp-1+auto", "fp-1+off"
 
 def test_content_without_anything_to_recognise_serves_every_mode(ingest: Ingest) -> None:
     ingest.ready(fingerprint="fp-1")
-    assert [ingest.plan(fingerprint=mode) for mode in (AUTO, OFF, "fp-2+force")] == ["unchanged", "unchanged", "prepare"]
+    assert [ingest.plan(fingerprint=mode) for mode in (AUTO, OFF, "fp-2+force")] == [
+        "unchanged",
+        "unchanged",
+        "prepare",
+    ]
     claim = ingest.must_claim(listed(etag="2"), fingerprint=AUTO)
     assert ingest.ledger.settle_unchanged(claim, listed(etag="2"), "sha")
 
@@ -322,6 +327,79 @@ def test_completing_a_part_again_says_what_it_said_before(ingest: Ingest) -> Non
     assert [ingest.complete(claim, second) for _ in range(2)] == [True, True]
     assert ingest.complete(claim, first) is False
     assert ingest.catalog.remains(claim.document_id)["chunks"] == 4
+
+
+def test_parts_of_several_documents_are_completed_together_and_what_is_lost_keeps_nobody(ingest: Ingest) -> None:
+    lost, twice, one = (ingest.must_claim(listed(f"file:///{name}")) for name in ("lost", "twice", "one"))
+    items = [
+        (claim, part)
+        for claim, count in ((one, 1), (lost, 1), (twice, 2))
+        for part in ingest.snapshot(claim, count=count)
+    ]
+    stranger = dataclasses.replace(lost, token=lost.token + 1000)
+    batch = [
+        (stranger if claim is lost else claim, part_content(claim, ingest.knowledge_base_id, part))
+        for claim, part in items
+    ]
+    for _ in range(2):  # the second time is a retry: it hears the same
+        assert ingest.ledger.complete_parts(batch) == ["published", "lost", "written", "published"]
+    ready = [ingest.catalog.document(claim.document_id, LOCAL).visible for claim in (one, lost, twice)]
+    assert ready == [True, False, True]
+    assert [ingest.catalog.remains(claim.document_id)["chunks"] for claim in (one, lost, twice)] == [2, 0, 4]
+
+
+def test_a_later_version_in_a_batch_replaces_the_earlier_one_and_owes_its_removal(
+    ingest: Ingest, outbox: Outbox
+) -> None:
+    first = ingest.ready(listed("file:///a"))
+    again = ingest.must_claim(listed("file:///a", etag="2"))
+    other = ingest.must_claim(listed("file:///b"))
+    batch = [
+        (claim, part_content(claim, ingest.knowledge_base_id, part))
+        for claim in (other, again)
+        for part in ingest.snapshot(claim)
+    ]
+    assert ingest.ledger.complete_parts(batch) == ["published", "published"]
+    assert ingest.catalog.document(first.document_id, LOCAL).published_version == 2
+    assert ("index_delete", {"max_version": 1}) in owed(outbox, first.document_id)
+    assert owed(outbox, other.document_id) == []
+
+
+def test_a_batch_begins_to_be_indexed_with_the_facts_of_what_is_still_held(ingest: Ingest) -> None:
+    held, lost, deleted = (ingest.must_claim(listed(f"file:///{name}", metadata={"n": name})) for name in "abc")
+    ingest.ledger.fail(deleted, stage="parse", error_type="corrupt_document", message="", permanent=True)
+    ingest.catalog.tombstone(deleted.document_id)
+    stranger = dataclasses.replace(lost, owner="worker-2")
+    facts = ingest.ledger.begin_index([held, stranger, deleted])
+    assert facts == {held.document_id: ingest.catalog.index_row_facts(held.document_id)}
+    assert ingest.catalog.document(held.document_id, LOCAL).status == "INDEXING"
+    assert ingest.catalog.document(lost.document_id, LOCAL).status == "PENDING"
+
+
+def test_pending_parts_of_several_versions_are_asked_for_at_once(ingest: Ingest) -> None:
+    one, two, done = (ingest.must_claim(listed(f"file:///{name}")) for name in "abd")
+    ingest.snapshot(one, count=2)
+    ingest.complete(two, ingest.snapshot(two, count=2)[0])
+    ingest.complete(done, ingest.snapshot(done)[0])
+    versions = [(claim.document_id, claim.version) for claim in (one, two, done)]
+    assert ingest.ledger.pending_by_version(versions) == dict(zip(versions, [{0, 1}, {1}, set()], strict=True))
+
+
+def test_two_batches_that_meet_on_the_same_documents_do_not_block_each_other(ingest: Ingest) -> None:
+    claims = [ingest.must_claim(listed(f"file:///{number}")) for number in range(6)]
+    made = {claim.document_id: ingest.snapshot(claim, count=2) for claim in claims}
+
+    def complete(number: int) -> list[str]:
+        order = claims if number == 0 else claims[::-1]
+        batch = [
+            (claim, part_content(claim, ingest.knowledge_base_id, made[claim.document_id][number])) for claim in order
+        ]
+        ingest.ledger.begin_index(order)
+        return [str(outcome) for outcome in ingest.ledger.complete_parts(batch)]
+
+    with ThreadPoolExecutor(2) as threads:
+        outcomes = [outcome for batch in threads.map(complete, range(2)) for outcome in batch]
+    assert sorted(outcomes) == ["published"] * 6 + ["written"] * 6
 
 
 def test_a_parent_that_spans_parts_is_written_once(ingest: Ingest) -> None:
