@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import zipfile
 import zlib
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any
@@ -19,9 +20,9 @@ SMALL = 16 * MIB
 def check_archive(path: str, limits: ParseLimits) -> frozenset[str]:
     """Member names of a ZIP file, after its directory was checked; nothing is expanded.
 
-    CorruptDocumentError when it is no readable ZIP or names members outside itself; DocumentTooLargeError when it
-    declares too many members, too many expanded bytes or too high a ratio. zipfile itself stops a member that
-    expands beyond its declared size.
+    CorruptDocumentError when it is no readable ZIP, names members outside itself or has members that share bytes (as a
+    bomb's do, whose ratio looks harmless then); DocumentTooLargeError when it declares too many members, too many
+    expanded bytes or too high a ratio. zipfile itself stops a member that expands beyond its declared size.
     """
     try:
         with zipfile.ZipFile(path) as archive:
@@ -44,7 +45,18 @@ def check_archive(path: str, limits: ParseLimits) -> frozenset[str]:
         name = member.filename.replace("\\", "/")
         if name.startswith("/") or ".." in PurePosixPath(name).parts:
             raise CorruptDocumentError(f"The archive names a member outside itself: {member.filename!r}")
+    _check_overlap(members)
     return frozenset(member.filename for member in members)
+
+
+def _check_overlap(members: Sequence[zipfile.ZipInfo]) -> None:
+    """Some programs list a member twice; that is two entries for the same bytes, and harmless."""
+    distinct = {(member.header_offset, member.filename): member for member in members}
+    end = 0
+    for (offset, name), member in sorted(distinct.items()):
+        if offset < end:
+            raise CorruptDocumentError(f"The archive's members share bytes: {name!r}")
+        end = offset + zipfile.sizeFileHeader + member.compress_size  # type: ignore[attr-defined]
 
 
 def read_member(path: str, name: str, limit: int = 16 * MIB) -> bytes | None:

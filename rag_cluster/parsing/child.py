@@ -14,6 +14,7 @@ import resource
 import signal
 import sys
 import traceback
+from typing import BinaryIO
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.errors import (
@@ -53,9 +54,7 @@ def parse_outcome(source: DocumentSource, registry: ParserRegistry) -> Outcome:
     except RagClusterError as error:
         return Outcome(None, error, "", resident_bytes())
     except MemoryError:
-        limit = registry.limits.memory_bytes
-        too_large = DocumentTooLargeError(f"Parsing {source.filename!r} needs more than {limit} bytes of memory")
-        return Outcome(None, too_large, "", resident_bytes(), exhausted=True)
+        return exhausted_outcome(source, registry)
     except FileNotFoundError:
         return Outcome(None, NotFoundError(f"There is no file {source.path!r}"), "", resident_bytes())
     except OSError as error:
@@ -66,6 +65,23 @@ def parse_outcome(source: DocumentSource, registry: ParserRegistry) -> Outcome:
         reason = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         corrupt = CorruptDocumentError(f"{source.filename!r} could not be parsed ({reason})")
         return Outcome(None, corrupt, traceback.format_exc(limit=40), resident_bytes())
+
+
+def exhausted_outcome(source: DocumentSource, registry: ParserRegistry) -> Outcome:
+    """The document needs more memory than this process may have."""
+    limit = registry.limits.memory_bytes
+    too_large = DocumentTooLargeError(f"Parsing {source.filename!r} needs more than {limit} bytes of memory")
+    return Outcome(None, too_large, "", resident_bytes(), exhausted=True)
+
+
+def answer(stream: BinaryIO, source: DocumentSource, registry: ParserRegistry) -> None:
+    """Parse, and send what became of it; a document that can be held but not sent is too large as well."""
+    with watched(lambda mark: write_frame(stream, mark)):
+        outcome = parse_outcome(source, registry)
+    try:
+        write_frame(stream, outcome)
+    except MemoryError:
+        write_frame(stream, exhausted_outcome(source, registry))
 
 
 def resident_bytes() -> int:
@@ -102,10 +118,7 @@ def main() -> None:
         confine(registry.limits.memory_bytes, owner)
         write_frame(answers, "ready")
         while True:
-            source = read_frame(requests)
-            with watched(lambda mark: write_frame(answers, mark)):
-                outcome = parse_outcome(source, registry)
-            write_frame(answers, outcome)
+            answer(answers, read_frame(requests), registry)
     except (EOFError, BrokenPipeError):
         return
 

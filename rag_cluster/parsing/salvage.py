@@ -61,8 +61,8 @@ class Salvage:
         first: Failure | None = None
         while isinstance(result, Failure):
             first = first or result
-            page = self._culprit(result, frozenset(lost))
-            if page is None or len(lost) == MAX_PAGES_LOST or len(lost) + 1 == page.count or self._spent():
+            page = self._culprit(result, frozenset(lost)) if len(lost) < MAX_PAGES_LOST else None
+            if page is None or self._spent():
                 raise first.error
             lost[page.number] = f"{page.label} was left out: {result.reason}"
             result = self._without(lost)
@@ -87,13 +87,14 @@ class Salvage:
 
     def _culprit(self, failure: Failure, lost: frozenset[int]) -> PageMark | None:
         """The page at fault, or None when there is no such page, or no time to find it."""
-        if not failure.marks:
+        count = failure.marks[0].count if failure.marks else 0
+        if count <= len(lost) + 1:
+            # Nothing would be left.
             return None
         if failure.agreed is None:
-            count = failure.marks[0].count
             return self._halved([page for page in range(1, count + 1) if page not in lost], count)
         if failure.adds_up:
-            return self._halved([failure.agreed.number], failure.agreed.count)
+            return self._halved([failure.agreed.number], count)
         return failure.agreed
 
     def _halved(self, pages: Sequence[int], count: int) -> PageMark | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import json
 import os
 import signal
@@ -21,10 +22,22 @@ from tests.parsing.fuzzing import OneLine
 
 
 def misbehave(how: str) -> None:
-    """crash, hang, hog (in one piece), leak (piece by piece), raise."""
+    """crash, abort, exit, hang, recurse, raise, or eat memory: hog (at once), leak (by and by), native (as C does)."""
     match how:
         case "crash":
             os.kill(os.getpid(), signal.SIGSEGV)
+        case "abort":
+            os.abort()
+        case "exit":
+            os._exit(3)
+        case "native":
+            libc = ctypes.CDLL(None)
+            libc.malloc.restype = ctypes.c_void_p
+            while block := libc.malloc(16 << 20):
+                ctypes.memset(block, 1, 16 << 20)
+            os.abort()
+        case "recurse":
+            misbehave(how)
         case "hang":
             while True:
                 pass
