@@ -17,6 +17,7 @@ from rag_cluster.parsing.equations import equation_text
 from rag_cluster.parsing.limits import MIB, SMALL_PIXELS
 from rag_cluster.parsing.number_format import NumberFormat
 from rag_cluster.parsing.ooxml import Package, alternatives, find, local_name, qn
+from rag_cluster.parsing.superscripts import superscript
 
 EMU_PER_POINT = 12_700
 MAX_CHART_ROWS = 500
@@ -39,6 +40,8 @@ def _inline_text(node: Any) -> str:
     name = local_name(node)
     if name == "t":
         return node.text or ""
+    if name == "r" and _is_raised(node):
+        return superscript("".join(map(_inline_text, node)))
     if name == "br":
         return "\n"
     if name == "AlternateContent":
@@ -49,6 +52,12 @@ def _inline_text(node: Any) -> str:
     if name in ("pPr", "rPr", "endParaRPr") or (name == "fld" and node.get("type") == "slidenum"):
         return ""
     return "".join(map(_inline_text, node))
+
+
+def _is_raised(run: Any) -> bool:
+    properties = find(run, "a:rPr")
+    baseline = "" if properties is None else properties.get("baseline", "").rstrip("%")
+    return baseline.isdecimal() and int(baseline) > 0
 
 
 def rich_text(element: Any) -> str:

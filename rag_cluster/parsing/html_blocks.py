@@ -21,6 +21,7 @@ from rag_cluster.parsing.data_uri import embedded_picture
 from rag_cluster.parsing.html_tables import is_layout, table_grid
 from rag_cluster.parsing.html_text import BREAK, dedent, formula, is_icon, preformatted, tidy
 from rag_cluster.parsing.limits import SMALL_PIXELS, ParseLimits
+from rag_cluster.parsing.superscripts import superscript
 
 LINES = "data-rag-lines"
 _BLOCK_TAGS = """
@@ -30,7 +31,6 @@ pre search section summary table tbody td tfoot th thead tr ul xmp
 """
 BLOCK_TAGS = frozenset(_BLOCK_TAGS.split())
 _HEADINGS = {f"h{level}": level for level in range(1, 7)}
-_SUPERSCRIPTS = str.maketrans("0123456789+-−n", "⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁻ⁿ")
 _LANGUAGE = re.compile(
     r"(?:^|\s)(?:language-|lang-|highlight-source-|brush:\s*|highlight-)(?!default|none|text)([\w+#.-]+)"
 )
@@ -132,7 +132,7 @@ class HtmlWalker:
         elif tag in ("rt", "rp"):
             return
         elif tag == "sup" and len(element) == 0 and (text := (element.text or "").strip()):
-            self._inline.append(text.translate(_SUPERSCRIPTS) if re.fullmatch(r"[-+−]?[\dn]+", text) else text)
+            self._inline.append(superscript(text))
         else:
             self._children(element)
 

@@ -279,3 +279,22 @@ def test_equations_of_every_kind_read_as_one_line(tmp_path: Path, xml: str, show
 
 def test_a_displayed_equation_is_a_paragraph(tmp_path: Path) -> None:
     assert read(tmp_path, f"<w:p><m:oMathPara><m:oMath>{m('E=mc')}</m:oMath></m:oMathPara></w:p>") == ["E=mc"]
+
+
+def test_raised_digits_stay_raised(tmp_path: Path) -> None:
+    raised = '<w:vertAlign w:val="superscript"/>'
+    assert read(
+        tmp_path, f"<w:p>{run('10')}{run('6', raised)}{run(' Pa, m')}{run('-2', raised)}{run('th', raised)}</w:p>"
+    ) == ["10⁶ Pa, m⁻²th"]
+
+
+def test_a_field_s_code_may_go_on_over_paragraphs(tmp_path: Path) -> None:
+    xml = (
+        f"<w:p>{run('a ')}{BEGIN}{code(' IF 1 = 1 ')}{run('code')}</w:p>"
+        f"<w:p>{run('more code')}{SEPARATE}{run('shown')}{END}{run(' after')}</w:p>"
+    )
+    assert read(tmp_path, xml) == ["a", "shown after"]
+
+
+def test_a_field_s_code_that_ends_nowhere_hides_nothing_else(tmp_path: Path) -> None:
+    assert read(tmp_path, f"<w:p>{run('a')}{BEGIN}{code(' IF ')}</w:p><w:p>{run('b')}</w:p>") == ["a", "b"]

@@ -279,3 +279,11 @@ def test_a_strict_document_with_chart_notes_and_pictures_reads_like_a_usual_one(
             new.writestr(name, content)
     assert texts(parse(strict)) == texts(parse(usual))
     assert texts(parse(strict))[:2] == ["text[^1]", "[^1]: note"] and "x^2" in texts(parse(strict))
+
+
+def test_a_document_embedded_in_a_cell_stands_after_the_table(tmp_path: Path) -> None:
+    body = f'<w:tbl><w:tr>{cell("a")}<w:tc>{paragraph("b")}<w:altChunk r:id="h1"/><w:p/></w:tc></w:tr></w:tbl>'
+    parsed = parse(with_parts(tmp_path, body, {"word/a.txt": b"inside"}, REL.format("h1", "aFChunk", "a.txt")))
+    assert [(b.type.value, b.metadata.get("rows", b.content)) for b in parsed.blocks] == [
+        ("table", [["a", "b"]]), ("text", "inside"),
+    ]  # fmt: skip

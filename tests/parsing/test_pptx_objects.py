@@ -137,8 +137,8 @@ def test_smartart_is_a_list_with_levels(tmp_path: Path) -> None:
     slide = new_slide(deck)
     frame = (
         f'<p:graphicFrame xmlns:p="{P}" xmlns:a="{A}"><p:nvGraphicFramePr><p:cNvPr id="9" name="d"/>'
-        '<p:cNvGraphicFramePr/><p:nvPr/></p:nvGraphicFramePr><p:xfrm><a:off x="0" y="0"/><a:ext cx="9" cy="9"/></p:xfrm>'
-        f'<a:graphic><a:graphicData uri="{DGM}"><dgm:relIds xmlns:dgm="{DGM}" xmlns:r="{R}" r:dm="rIdDm"/>'
+        '<p:cNvGraphicFramePr/><p:nvPr/></p:nvGraphicFramePr><p:xfrm><a:off x="0" y="0"/><a:ext cx="9" cy="9"/>'
+        f'</p:xfrm><a:graphic><a:graphicData uri="{DGM}"><dgm:relIds xmlns:dgm="{DGM}" xmlns:r="{R}" r:dm="rIdDm"/>'
         "</a:graphicData></a:graphic></p:graphicFrame>"
     )
     slide.shapes._spTree.append(parse_xml(frame))
@@ -294,3 +294,12 @@ def test_three_columns_below_a_wide_box_are_read_one_after_the_other(tmp_path: P
     ):  # fmt: skip
         add_box(slide.shapes, text, x, y, w, h)
     assert contents(deck, tmp_path) == ["wide", "a1", "a2", "b1", "b2", "c1"]
+
+
+def test_raised_digits_stay_raised(tmp_path: Path) -> None:
+    deck = pptx.Presentation()
+    paragraph = add_box(new_slide(deck).shapes, "10", 1, 1).text_frame.paragraphs[0]
+    raised = paragraph.add_run()
+    raised.text = "6"
+    raised._r.get_or_add_rPr().set("baseline", "30000")
+    assert contents(deck, tmp_path) == ["10⁶"]

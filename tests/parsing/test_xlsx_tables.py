@@ -213,13 +213,13 @@ def test_a_wrong_dimension_hides_nothing(tmp_path: Path, dimension: str) -> None
 def test_strings_of_the_shared_table_keep_runs_breaks_and_spaces(tmp_path: Path) -> None:
     path = raw_sheet(
         tmp_path,
-        '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c></row>'
+        '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c><c r="C1" t="s"><v>2</v></c></row>'
         '<row r="2"><c r="A2"><v>1</v></c></row>',
     )
     space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     strings = (
         f'<sst xmlns="{space}"><si><r><rPr><b/></rPr><t xml:space="preserve">bold </t></r><r><t>and\nplain</t></r></si>'
-        "<si><t>東京</t><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></si></sst>"
+        "<si><r><t>km</t></r><r><rPr><vertAlign val='superscript'/></rPr><t>2</t></r></si><si><t>東京</t><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></si></sst>"
     )
     link = (
         '<Relationship Id="sst" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
@@ -233,4 +233,4 @@ def test_strings_of_the_shared_table_keep_runs_breaks_and_spaces(tmp_path: Path)
             if name != "xl/sharedStrings.xml":
                 new.writestr(name, content)
         new.writestr("xl/sharedStrings.xml", strings)
-    assert tables(parse(tmp_path / "shared.xlsx"))[0].metadata["rows"][0] == ["bold and\nplain", "東京"]
+    assert tables(parse(tmp_path / "shared.xlsx"))[0].metadata["rows"][0] == ["bold and\nplain", "km²", "東京"]

@@ -376,8 +376,7 @@ class BodyReader:
             self._builder.table(grid.rows, grid.header_rows, _HERE, **metadata)
             for inline in grid.paragraphs:
                 self._after(inline)
-            for nested in grid.nested:
-                self._table(nested)
+            self._walk(grid.nested)
         self.flush()
         self._depth -= 1
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 from rag_cluster.parsing.docx.styles import Styles
 from rag_cluster.parsing.equations import equation_text
 from rag_cluster.parsing.ooxml import alternatives, find, local_name, on_off, qn
+from rag_cluster.parsing.superscripts import superscript
 
 _SKIPPED = frozenset({
     "pPr", "rPr", "del", "moveFrom", "instrText", "delText", "delInstrText", "commentReference", "annotationRef",
@@ -16,6 +18,8 @@ _SKIPPED = frozenset({
     "tblPr", "sectPr", "softHyphen", "lastRenderedPageBreak",
 })  # fmt: skip
 _LITERALS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
+LONGEST_CODE = 50
+"""Paragraphs over which the code of a field (an IF with long texts) may go on."""
 _RUN, _TEXT = qn("w:r"), qn("w:t")
 _OBJECTS = frozenset({"drawing", "pict", "object"})
 _CONTENT = frozenset({"t", "pic", "imagedata", "chart", "relIds", "textpath", "oMath"})
@@ -73,8 +77,8 @@ class InlineReader:
         inline = Inline()
         for child in paragraph:
             self._walk(child, inline, style_id)
-        # A field whose code never ends in this paragraph is damaged; what follows it is text again.
-        while self._fields and not self._fields[-1].in_result:
+        # A field whose code ends nowhere is damaged; what follows it is text again.
+        while self._fields and not self._fields[-1].in_result and not _code_ends_below(paragraph):
             self._fields.pop()
         return inline
 
@@ -89,7 +93,7 @@ class InlineReader:
 
     @property
     def _hidden(self) -> bool:
-        return any(not f.in_result or is_contents_field(f.instruction) for f in self._fields)
+        return bool(self._fields) and any(not f.in_result or is_contents_field(f.instruction) for f in self._fields)
 
     def _walk(self, node: Any, inline: Inline, style_id: str | None) -> None:
         if node.tag == _RUN:
@@ -132,16 +136,19 @@ class InlineReader:
 
     def _run(self, run: Any, inline: Inline, style_id: str | None) -> None:
         properties = find(run, "w:rPr")
-        run_style = None
+        run_style = raised = None
         if properties is not None:
+            raised = find(properties, "w:vertAlign")
             character_style = find(properties, "w:rStyle")
             run_style = None if character_style is None else character_style.get(qn("w:val"))
         if self._styles.switch("w:vanish", style_id, run_style, properties):
             return
         before = len(inline.parts)
+        is_raised = raised is not None and raised.get(qn("w:val")) == "superscript"
         for child in run:
-            if child.tag == _TEXT and not self._fields:
-                inline.parts.append(child.text or "")
+            if child.tag == _TEXT and not self._hidden:
+                text = child.text or ""
+                inline.parts.append(superscript(text) if is_raised else text)
             elif child is not properties:
                 self._run_child(child, inline, style_id)
         written = sum(len("".join(part.split())) for part in inline.parts[before:])
@@ -199,6 +206,18 @@ class InlineReader:
         inline.notes.append(key)
         if node.get(qn("w:customMarkFollows"), "0") not in ("1", "true", "on"):
             inline.parts.append(f"[^{self.note_marks[key]}]")
+
+
+def _code_ends_below(paragraph: Any) -> bool:
+    """Whether the code of the field that is open at a paragraph's end ends in one of the next paragraphs."""
+    depth = 0
+    for following in islice(paragraph.itersiblings(), LONGEST_CODE):
+        for mark in following.iter(qn("w:fldChar")):
+            kind = mark.get(qn("w:fldCharType"))
+            if depth == 0 and kind in ("separate", "end"):
+                return True
+            depth += {"begin": 1, "end": -1}.get(kind, 0)
+    return False
 
 
 def is_contents_field(instruction: str) -> bool:

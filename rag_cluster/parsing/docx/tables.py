@@ -23,6 +23,7 @@ class Grid:
     paragraphs: list[Inline] = field(default_factory=list)
     """Of the cells, for their drawings and notes."""
     nested: list[Any] = field(default_factory=list)
+    """Tables and embedded documents inside cells."""
 
 
 @dataclass(slots=True)
@@ -91,7 +92,7 @@ def _read_cell(cell: Any, grid: Grid, paragraph: Callable[[Any], tuple[str, Inli
     lines: list[str] = []
     regular = 0
     for child in _blocks(cell):
-        if local_name(child) == "tbl":
+        if local_name(child) != "p":
             grid.nested.append(child)
             continue
         text, inline = paragraph(child)
@@ -104,7 +105,7 @@ def _read_cell(cell: Any, grid: Grid, paragraph: Callable[[Any], tuple[str, Inli
 def _blocks(element: Any) -> Iterator[Any]:
     for child in element:
         name = local_name(child)
-        if name in ("p", "tbl"):
+        if name in ("p", "tbl", "altChunk"):
             yield child
         elif name in _WRAPPERS:
             yield from _blocks(child)

@@ -12,6 +12,7 @@ from lxml import etree
 from rag_cluster.errors import CorruptDocumentError
 from rag_cluster.parsing.number_format import BUILTIN, NumberFormat, number_format
 from rag_cluster.parsing.ooxml import NAMESPACES, Package, find, local_name, on_off, qn
+from rag_cluster.parsing.superscripts import superscript
 
 _ESCAPED = re.compile(r"_x([0-9A-Fa-f]{4})_")
 
@@ -114,8 +115,14 @@ def string_item(element: Any) -> str:
         if name == "t":
             parts.append(child.text or "")
         elif name == "r":
-            parts += [t.text or "" for t in child if local_name(t) == "t"]
+            text = "".join(t.text or "" for t in child if local_name(t) == "t")
+            parts.append(superscript(text) if _is_raised(child) else text)
     return unescaped("".join(parts))
+
+
+def _is_raised(run: Any) -> bool:
+    mark = next(run.iter("{*}vertAlign"), None)
+    return mark is not None and mark.get("val") == "superscript"
 
 
 def unescaped(text: str) -> str:
