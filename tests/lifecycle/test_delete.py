@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+import time
 from typing import Any
 
 import pytest
@@ -12,7 +14,7 @@ from rag_cluster.domain.documents import OutboxKind, PlannedFile, SourceKind
 from rag_cluster.errors import DocumentBusyError, NotFoundError, StoreUnavailableError
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.plan import plan
-from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base
+from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base, delete_source
 from rag_cluster.lifecycle.outbox import drain
 from tests.fixtures.write_path import Bench
 
@@ -187,3 +189,42 @@ def make_due(bench: Bench, document_id: str) -> None:
 
     with psycopg.connect(bench.recipe.dsn, autocommit=True) as connection:
         connection.execute("UPDATE outbox SET available_at = now() WHERE document_id = %s", (document_id,))
+
+
+def test_deleting_a_source_deletes_its_documents_and_leaves_the_source_empty(bench: Bench) -> None:
+    bench.write("a.txt", "The quay is long.")
+    (document_id,) = ingest(bench)
+    source = bench.write_path.catalog.source(bench.base.id, "bulk")
+    (receipt,) = delete_source(bench.stores, source)
+    assert (receipt.document_id, receipt.stores, receipt.pending) == (document_id, GONE, False)
+    assert traces(bench, document_id) == {"rows": 0, "objects": 0, "facts": 0}
+    assert bench.write_path.catalog.source(bench.base.id, "bulk") == source
+    assert delete_source(bench.stores, source) == []
+
+
+def test_a_delete_waits_for_a_worker_that_carries_out_its_steps_at_the_same_time(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("a.txt", "The quay is long.")
+    (document_id,) = ingest(bench)
+    tombstone = bench.write_path.catalog.tombstone
+    workers: list[threading.Thread] = []
+
+    def taken_by_a_worker(document: str) -> Any:
+        found = tombstone(document)
+        (entry,) = bench.write_path.outbox.claim(1, 60, document_id=document)
+
+        def work() -> None:
+            time.sleep(0.5)
+            bench.write_path.outbox.add(entry.kind, document, bench.base.id, entry.payload)
+            bench.write_path.outbox.done(entry)
+            drain(bench.stores, document_id=document)
+
+        workers.append(threading.Thread(target=work))
+        workers[0].start()
+        return found
+
+    monkeypatch.setattr(bench.write_path.catalog, "tombstone", taken_by_a_worker)
+    receipt = delete_document(bench.stores, document_id)
+    workers[0].join()
+    assert (receipt.stores, receipt.pending) == (GONE, False)
