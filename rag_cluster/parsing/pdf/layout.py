@@ -17,7 +17,7 @@ MAX_DEPTH = 12
 
 
 class Obstacle:
-    """A table or figure that takes part in the reading order as one thing."""
+    """A table, a figure, or a panel (its items in order) that takes part in the reading order as one thing."""
 
     __slots__ = ("content", "x0", "x1", "y0", "y1")
 
@@ -83,7 +83,11 @@ def _clear_gutter(items: list[Item], size: float, known: tuple[float, ...]) -> f
 def _crossed_gutter(items: list[Item], size: float, known: tuple[float, ...]) -> float | None:
     """Where most rows have a gap although some items cross, when what does not cross is prose on both sides."""
     votes: list[tuple[float, float]] = []
+    panels = [i for i in items if isinstance(i, Obstacle) and isinstance(i.content, list)]
+    row: Sequence[Item]
     for row in rows([i for i in items if isinstance(i, Segment)]):
+        if panels:
+            row = _with_panels(row, panels)
         end = row[0].x1
         for piece in row[1:]:
             if piece.x0 - end > 0.6 * size:
@@ -105,6 +109,12 @@ def _crossed_gutter(items: list[Item], size: float, known: tuple[float, ...]) ->
         if len(free) < len(items) and _separates(free, position, size):
             return position
     return None
+
+
+def _with_panels(row: Sequence[Item], panels: Sequence[Obstacle]) -> list[Item]:
+    """A row with the panels that it passes."""
+    middle = (row[0].y0 + row[0].y1) / 2
+    return sorted([*row, *(p for p in panels if p.y0 < middle < p.y1)], key=lambda item: item.x0)
 
 
 def _crosses(item: Item, x: float) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.limits import ParseLimits
@@ -16,6 +16,7 @@ from rag_cluster.parsing.pdf import (
     footnotes,
     links,
     native,
+    panels,
     rules,
     tables,
     tagged,
@@ -64,6 +65,7 @@ MIN_SIZE = 1.5
 """Points; smaller text is not there to be read."""
 
 Item = Line | PlacedTable | Figure | OcrText
+_T = TypeVar("_T")
 
 
 @dataclass(slots=True)
@@ -208,6 +210,11 @@ def _slanted(words: Sequence[Word], others: Sequence[Word], space: PageSpace, re
     return kept
 
 
+def _without(things: list[_T], taken: Sequence[_T]) -> list[_T]:
+    gone = {id(thing) for thing in taken}
+    return [thing for thing in things if id(thing) not in gone] if gone else things
+
+
 class _Part:
     """The words of one reading direction, laid out in their own frame."""
 
@@ -237,9 +244,26 @@ class _Part:
         found, pieces = self._figures()
         known = self._tagged_tables()
         words, placed = self._ruled_tables(known)
-        lines, aligned = self._aligned_tables(segments(words) if placed else pieces)
+        if placed:
+            pieces = segments(words)
+        inner: list[Obstacle] = []
+        for box in panels.find(pieces, self._shapes, self.frame.size):
+            within = [p for p in pieces if panels.holds(box, p.box)]
+            tables_in = [t for t in placed if panels.holds(box, t.box)]
+            figures_in = [f for f in found if panels.holds(box, self.frame.enter(f.box))]
+            inner.append(Obstacle(box, self._flow(within, tables_in, figures_in, [])))
+            pieces = _without(pieces, within)
+            placed, found = _without(placed, tables_in), _without(found, figures_in)
+        return self._flow(pieces, placed, found, panels.merged(inner, pieces))
+
+    def _flow(
+        self, pieces: list[Segment], placed: list[Table], found: list[Figure], inner: list[Obstacle]
+    ) -> list[Item]:
+        """Segments, tables, figures and panels of one area, in reading order."""
+        lines, aligned = self._aligned_tables(pieces)
         obstacles: list[Obstacle] = [Obstacle(table.box, table) for table in (*placed, *aligned)]
         obstacles += [Obstacle(self.frame.enter(figure.box), figure) for figure in found]
+        obstacles += inner
         out: list[Item] = []
         parts = regions([*itertools.chain.from_iterable(lines), *obstacles])
         for part in parts:
@@ -330,25 +354,27 @@ class _Part:
         if search:
             lines = alignment.find_tables(lines, self._shapes, self.frame.size[1])  # type: ignore[arg-type]
         obstacles = [i for i in part.items if not isinstance(i, Segment)]
-        bands: list[tuple[float, Item]] = []
+        bands: list[tuple[float, Sequence[Item]]] = []
         for table_or_row in footnotes.as_lines(lines, self.notes) if self.notes else lines:
             if isinstance(table_or_row, Table):
-                bands.append((table_or_row.box[1], self._placed(table_or_row)))
+                bands.append((table_or_row.box[1], [self._placed(table_or_row)]))
                 continue
             line = (
                 footnotes.NoteLine(table_or_row, self.frame, self.region)
                 if isinstance(table_or_row, footnotes.NoteRow)
                 else Line(table_or_row, self.frame, self.region)
             )
-            bands.append(((line.box[1] + line.box[3]) / 2, line))
+            bands.append(((line.box[1] + line.box[3]) / 2, [line]))
         for obstacle in obstacles:
             content = obstacle.content
             if isinstance(content, Table):
-                bands.append((obstacle.y0, self._placed(content)))
+                bands.append((obstacle.y0, [self._placed(content)]))
             elif isinstance(content, Figure):
+                bands.append((obstacle.y0, [content]))
+            elif isinstance(content, list):
                 bands.append((obstacle.y0, content))
         bands.sort(key=lambda band: band[0])
-        return [item for _, item in bands]
+        return [item for _, items in bands for item in items]
 
     def _placed(self, table: Table) -> PlacedTable:
         height = self.frame.size[1]
