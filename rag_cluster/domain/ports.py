@@ -78,6 +78,8 @@ class RecognizedLine:
     text: str
     bbox: tuple[float, float, float, float]
     confidence: float
+    angle: float = 0.0
+    """Degrees by which the line falls to the right, of a page that is not quite straight."""
 
 
 class VisionDescriber(Protocol):
