@@ -179,25 +179,36 @@ def _sniff_mimetype(path: str) -> str:
 
 
 def _sniff_ole(path: str) -> str:
-    """By the names in its directory: 128-byte entries, UTF-16 name first, its length in bytes at 64."""
+    """By the names in its directory, whose entries are of 128 bytes: name (UTF-16), its length at 64, sector at 116."""
     with Path(path).open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for name, kind in (
             ("EncryptedPackage", "encrypted"),
+            ("EncryptedSummary", "encrypted"),
             ("WordDocument", "doc"),
             ("Workbook", "xls"),
             ("Book", "xls"),
             ("PowerPoint Document", "ppt"),
         ):
-            if _has_ole_entry(content, name):
-                return kind
+            if (entry := _ole_entry(content, name)) is not None:
+                return "encrypted" if kind == "doc" and _is_encrypted_doc(content, entry) else kind
     return "ole"
 
 
-def _has_ole_entry(content: mmap.mmap, name: str) -> bool:
+def _ole_entry(content: mmap.mmap, name: str) -> int | None:
+    """Where a directory entry of this name begins."""
     entry = name.encode("utf-16-le") + b"\x00\x00"
     position = content.find(entry, 512)
     while position >= 0:
         if position % 128 == 0 and content[position + 64 : position + 66] == len(entry).to_bytes(2, "little"):
-            return True
+            return position
         position = content.find(entry, position + 2)
-    return False
+    return None
+
+
+def _is_encrypted_doc(content: mmap.mmap, entry: int) -> bool:
+    """By the flag in the block that a Word document begins with."""
+    sector = int.from_bytes(content[entry + 116 : entry + 120], "little")
+    size = 1 << min(int.from_bytes(content[30:32], "little"), 16)
+    begin = (sector + 1) * size
+    head = content[begin : begin + 12]
+    return head.startswith(b"\xec\xa5") and len(head) == 12 and bool(head[11] & 1)

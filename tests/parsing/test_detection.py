@@ -37,6 +37,28 @@ def ole(*entries: str) -> bytes:
     return OLE_MAGIC.ljust(512, b"\x00") + directory.ljust(4096, b"\x00")
 
 
+def encrypted_word() -> bytes:
+    """A directory whose WordDocument starts in sector 8, with the flag of a password set there."""
+    content = bytearray(ole("Root Entry", "WordDocument").ljust(512 * 10, b"\x00"))
+    content[30:32] = struct.pack("<H", 9)
+    entry = content.index("WordDocument".encode("utf-16-le"))
+    content[entry + 116 : entry + 120] = struct.pack("<I", 8)
+    content[512 * 9 : 512 * 9 + 12] = b"\xec\xa5" + bytes(9) + b"\x01"
+    return bytes(content)
+
+
+def odf(document: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        archive.writestr("mimetype", f"application/vnd.oasis.opendocument.{document}")
+        archive.writestr("content.xml", "<x/>")
+    return out.getvalue()
+
+
+def template(language: str) -> bytes:
+    return ooxml(f"application/vnd.openxmlformats-officedocument.{language}.template.main+xml")
+
+
 def image(form: str) -> bytes:
     out = io.BytesIO()
     Image.new("RGB", (4, 4)).save(out, form)
@@ -72,6 +94,23 @@ def check(tmp_path: Path, name: str, content: bytes, limits: ParseLimits = Parse
         ("a.xlsm", MACRO_EXCEL, "xlsx"),
         ("a.pptx", SLIDES, "pptx"),
         ("a.pptx", SHOW, "pptx"),
+        ("a.dotx", template("wordprocessingml"), "docx"),
+        ("a.xltx", template("spreadsheetml"), "xlsx"),
+        ("a.potx", template("presentationml"), "pptx"),
+        ("a.ppsm", ooxml("application/vnd.ms-powerpoint.slideshow.macroEnabled.main+xml"), "pptx"),
+        ("a.potm", ooxml("application/vnd.ms-powerpoint.template.macroEnabled.main+xml"), "pptx"),
+        ("a.dotm", ooxml("application/vnd.ms-word.template.macroEnabledTemplate.main+xml"), "docx"),
+        ("a.xltm", ooxml("application/vnd.ms-excel.template.macroEnabled.main+xml"), "xlsx"),
+        ("a.xlsb", BINARY_EXCEL, "xlsb"),
+        ("a.xls", ole("Root Entry", "Workbook"), "xls"),
+        ("a.doc", ole("Root Entry", "WordDocument"), "doc"),
+        ("a.doc", b"{\\rtf1 hello}", "doc"),
+        ("a.rtf", b"{\\rtf1 hello}", "doc"),
+        ("a.ppt", ole("Root Entry", "PowerPoint Document"), "ppt"),
+        ("a.odt", odf("text"), "odt"),
+        ("a.ott", odf("text-template"), "odt"),
+        ("a.ods", odf("spreadsheet"), "ods"),
+        ("a.odp", odf("presentation"), "odp"),
         ("a.txt", "中文".encode("gb18030"), "text"),
         ("a.txt", "text".encode("utf-16"), "text"),
         ("a.txt", b"a line with \x00\x00 inside of it\n" * 10, "text"),
@@ -104,6 +143,12 @@ def test_content_that_agrees_with_its_name_is_accepted(tmp_path: Path, name: str
         ("a.docx", ENCRYPTED, EncryptedDocumentError),
         ("a.pptx", ENCRYPTED, EncryptedDocumentError),
         ("a.txt", ENCRYPTED, UnsupportedDocumentTypeError),
+        ("a.doc", encrypted_word(), EncryptedDocumentError),
+        ("a.ppt", ole("Root Entry", "EncryptedSummary", "PowerPoint Document"), EncryptedDocumentError),
+        ("a.xls", EXCEL, UnsupportedDocumentTypeError),
+        ("a.xlsb", EXCEL, UnsupportedDocumentTypeError),
+        ("a.ppt", ole("Root Entry", "WordDocument"), UnsupportedDocumentTypeError),
+        ("a.odt", odf("spreadsheet"), UnsupportedDocumentTypeError),
         ("a.docx", WORD[: len(WORD) // 2], CorruptDocumentError),
         ("a.txt", EXECUTABLE, UnsupportedDocumentTypeError),
         ("a.txt", ELF, UnsupportedDocumentTypeError),
