@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Iterator
 from dataclasses import asdict
+from functools import lru_cache
 from types import TracebackType
 from typing import Any, Self
 
@@ -82,8 +84,8 @@ def to_row(planned: PlannedFile) -> dict[str, Any]:
         "filename": file.filename,
         "size": file.size,
         "etag": file.etag,
-        "access": json.dumps(asdict(file.access)),
-        "metadata": json.dumps(dict(file.metadata), ensure_ascii=False, default=str),
+        "access": _access_text(file.access),
+        "metadata": json.dumps(dict(file.metadata), ensure_ascii=False, default=str) if file.metadata else "{}",
         "keeps_access": file.keeps_access,
         "keeps_metadata": file.keeps_metadata,
         "chunking_strategy": file.chunking_strategy,
@@ -92,17 +94,30 @@ def to_row(planned: PlannedFile) -> dict[str, Any]:
 
 def from_row(row: dict[str, Any]) -> PlannedFile:
     """Inverse of `to_row`."""
-    access = json.loads(row["access"])
-    acl = access["acl"]
     file = SourceFile(
         row["uri"],
         row["filename"],
         row["size"],
         row["etag"],
-        AccessAttributes(None if acl is None else tuple(acl), access["department"], access["security_level"]),
+        _access(row["access"]),
         json.loads(row["metadata"]),
         row["keeps_access"],
         row["keeps_metadata"],
         row["chunking_strategy"],
     )
-    return PlannedFile(file, row["document_id"], PlanAction(row["action"]), row["content_fingerprint"])
+    return PlannedFile(file, row["document_id"], PlanAction(row["action"]), sys.intern(row["content_fingerprint"]))
+
+
+# Documents of a run share a few attributes, and a driver meets millions of documents and holds thousands.
+
+
+@lru_cache(maxsize=1000)
+def _access_text(access: AccessAttributes) -> str:
+    return json.dumps(asdict(access))
+
+
+@lru_cache(maxsize=1000)
+def _access(text: str) -> AccessAttributes:
+    access = json.loads(text)
+    acl = access["acl"]
+    return AccessAttributes(None if acl is None else tuple(acl), access["department"], access["security_level"])

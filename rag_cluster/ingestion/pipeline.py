@@ -17,6 +17,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pyarrow as pa
@@ -41,12 +42,15 @@ log = logging.getLogger("rag_cluster.ingestion")
 BATCH_DOCUMENTS = 16
 BATCH_BYTES = 4 * 1024 * 1024
 """A prepare task takes this much at most (or one larger file), so that its results do not wait for long."""
+PREPARE_THREADS = 4
+"""Documents that a prepare actor has in hand at once: one is parsed and chunked while others wait for the disk and for
+PostgreSQL, whose flushes they then share."""
 BATCHES_PER_ACTOR = 8
 """A small corpus is cut finer: every prepare actor gets its share, and the index actors something to do meanwhile."""
 BLOCK_BYTES = 8 * 1024
 """About one index batch of part rows: a document of 10,000 pages leaves prepare as many small blocks."""
 
-_BATCH_SCHEMA = pa.schema([("documents", pa.list_(pa.struct(list(manifest.SCHEMA))))])
+_DOCUMENT = pa.struct(list(manifest.SCHEMA))
 _QUIET = {
     "enable_progress_bars": False,
     "enable_operator_progress_bars": False,
@@ -215,22 +219,23 @@ class _Prepare(_Worker):
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         self._enter()
-        out: list[Row] = []
-        for documents in batch["documents"].to_pylist():
-            for document in documents:
-                planned = manifest.from_row(document)
-                work = steps.Work(
-                    self._context.knowledge_base_id,
-                    self._context.source_id,
-                    planned.document_id,
-                    planned.file,
-                    planned.content_fingerprint,
-                    planned.file.chunking_strategy or self._context.strategy,
-                )
-                prepared = self._prepare(work)
-                out.extend(prepared if isinstance(prepared, list) else [prepared])
+        works = [self._work(row) for documents in batch["documents"].to_pylist() for row in documents]
+        with ThreadPoolExecutor(PREPARE_THREADS, initializer=trace_id.set, initargs=(self._context.run_id,)) as threads:
+            results = list(threads.map(self._prepare, works))
+        out: list[Row] = [row for result in results for row in (result if isinstance(result, list) else [result])]
         # All at once and not as they come: a task that is repeated after its worker died must give the same blocks.
         return rows.to_table(out)
+
+    def _work(self, document: dict[str, Any]) -> steps.Work:
+        planned = manifest.from_row(document)
+        return steps.Work(
+            self._context.knowledge_base_id,
+            self._context.source_id,
+            planned.document_id,
+            planned.file,
+            planned.content_fingerprint,
+            planned.file.chunking_strategy or self._context.strategy,
+        )
 
     def _prepare(self, work: steps.Work) -> steps.Prepared:
         return steps.prepare(self._write_path, work, owner=self._context.run_id)
@@ -274,15 +279,22 @@ class _Index(_Worker):
 def _batches(wave: Sequence[PlannedFile], actors: int, most: int = BATCH_DOCUMENTS) -> pa.Table:
     """One row for each prepare task: documents up to `most` and `BATCH_BYTES`."""
     documents = min(max(len(wave) // (BATCHES_PER_ACTOR * actors), 1), most)
-    batches: list[list[dict[str, Any]]] = []
+    offsets = [0]
     size = 0
-    for planned in wave:
-        if not batches or len(batches[-1]) == documents or size + planned.file.size > BATCH_BYTES:
-            batches.append([])
+    for position, planned in enumerate(wave):
+        if position and (position - offsets[-1] == documents or size + planned.file.size > BATCH_BYTES):
+            offsets.append(position)
             size = 0
-        batches[-1].append(manifest.to_row(planned))
         size += planned.file.size
-    return pa.table({"documents": batches}, schema=_BATCH_SCHEMA)
+    if wave:
+        offsets.append(len(wave))
+    # A piece at a time: the rows of a whole wave as dictionaries would be the most that the driver ever holds.
+    pieces = [
+        pa.array([manifest.to_row(planned) for planned in wave[start : start + manifest.ROW_GROUP]], _DOCUMENT)
+        for start in range(0, len(wave), manifest.ROW_GROUP)
+    ]
+    flat = pa.concat_arrays(pieces) if pieces else pa.array([], _DOCUMENT)
+    return pa.table({"documents": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)})
 
 
 def _own_error(error: BaseException | None) -> RagClusterError | None:

@@ -33,8 +33,8 @@ from rag_cluster.ingestion.write_path import WritePath
 
 log = logging.getLogger("rag_cluster.ingestion")
 
-WAVE = 50_000
-"""Documents of one stream."""
+WAVE = 10_000
+"""Documents of one stream, which starts its actors anew: about 20 MB of the driver."""
 BUSY_LEASES = 1.5
 """Wait this many leases for another owner's claims to lapse before its documents are reported busy."""
 KEPT_RECEIPTS = 200
