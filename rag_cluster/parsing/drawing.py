@@ -19,6 +19,7 @@ from rag_cluster.parsing.number_format import NumberFormat
 from rag_cluster.parsing.ooxml import Package, alternatives, find, local_name, qn
 from rag_cluster.parsing.superscripts import superscript
 
+_RUN, _TEXT, _RUN_PROPERTIES = qn("a:r"), qn("a:t"), qn("a:rPr")
 EMU_PER_POINT = 12_700
 MAX_CHART_ROWS = 500
 MAX_PICTURE_BYTES = 32 * MIB
@@ -33,15 +34,29 @@ _GENERATED = ("description automatically generated", "ai-generated content may b
 
 def paragraph_text(paragraph: Any) -> str:
     """Text of an a:p with its line breaks and equations."""
-    return "".join(_inline_text(child) for child in paragraph)
+    return "".join(_run_text(child) if child.tag == _RUN else _inline_text(child) for child in paragraph)
+
+
+def _run_text(run: Any) -> str:
+    raised, parts = False, []
+    for child in run:
+        if child.tag == _TEXT:
+            parts.append(child.text or "")
+        elif child.tag == _RUN_PROPERTIES:
+            baseline = child.get("baseline", "").rstrip("%")
+            raised = baseline.isdecimal() and int(baseline) > 0
+        else:
+            parts.append(_inline_text(child))
+    text = "".join(parts)
+    return superscript(text) if raised else text
 
 
 def _inline_text(node: Any) -> str:
     name = local_name(node)
     if name == "t":
         return node.text or ""
-    if name == "r" and _is_raised(node):
-        return superscript("".join(map(_inline_text, node)))
+    if name == "r" and node.tag == _RUN:
+        return _run_text(node)
     if name == "br":
         return "\n"
     if name == "AlternateContent":
@@ -52,12 +67,6 @@ def _inline_text(node: Any) -> str:
     if name in ("pPr", "rPr", "endParaRPr") or (name == "fld" and node.get("type") == "slidenum"):
         return ""
     return "".join(map(_inline_text, node))
-
-
-def _is_raised(run: Any) -> bool:
-    properties = find(run, "a:rPr")
-    baseline = "" if properties is None else properties.get("baseline", "").rstrip("%")
-    return baseline.isdecimal() and int(baseline) > 0
 
 
 def rich_text(element: Any) -> str:

@@ -219,7 +219,8 @@ def test_strings_of_the_shared_table_keep_runs_breaks_and_spaces(tmp_path: Path)
     space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
     strings = (
         f'<sst xmlns="{space}"><si><r><rPr><b/></rPr><t xml:space="preserve">bold </t></r><r><t>and\nplain</t></r></si>'
-        "<si><r><t>km</t></r><r><rPr><vertAlign val='superscript'/></rPr><t>2</t></r></si><si><t>東京</t><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></si></sst>"
+        "<si><r><t>km</t></r><r><rPr><vertAlign val='superscript'/></rPr><t>2</t></r></si>"
+        "<si><t>東京</t><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></si></sst>"
     )
     link = (
         '<Relationship Id="sst" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'

@@ -16,6 +16,8 @@ class Item:
     element: Any
     box: tuple[float, float, float, float]
     children: list[Item] | None = None
+    mark: Any = None
+    """The p:ph of a placeholder."""
 
 
 def in_reading_order(items: Sequence[Item], depth: int = 0) -> list[Item]:

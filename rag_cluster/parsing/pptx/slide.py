@@ -32,9 +32,30 @@ class Layout:
     """What a slide inherits from; shared by all slides of one layout."""
 
     def __init__(self, layout: Any, master: Any) -> None:
-        self.layout = _placeholders(layout)
-        self.master = _placeholders(master)
-        self.master_root = master
+        self._layout = _placeholders(layout)
+        self._master = _placeholders(master)
+        self._master_root = master
+        self._ancestors: dict[tuple[str, str | None], tuple[Any, Any]] = {}
+
+    def ancestors(self, mark: Any) -> tuple[Any, Any]:
+        """(layout's, master's) placeholder that a placeholder with this p:ph takes its place and lists from."""
+        if mark is None:
+            return None, None
+        key = (mark.get("type", "obj"), mark.get("idx"))
+        if key not in self._ancestors:
+            self._ancestors[key] = self._find_ancestors(*key)
+        return self._ancestors[key]
+
+    def list_styles(self, mark: Any) -> list[Any]:
+        """List styles that a placeholder inherits, nearest first; none for other shapes."""
+        kind = _kind(mark)
+        return list_styles(kind, *self.ancestors(mark), self._master_root) if kind else []
+
+    def _find_ancestors(self, kind: str, index: str | None) -> tuple[Any, Any]:
+        on_layout = _find_placeholder(self._layout, kind, index)
+        if on_layout is not None and kind == "obj":
+            kind = _kind(_mark(on_layout))
+        return on_layout, _find_placeholder(self._master, "body" if kind in ("obj", "subTitle") else kind, None)
 
 
 class SlideReader:
@@ -52,18 +73,19 @@ class SlideReader:
         tree = find(root, "p:cSld/p:spTree")
         if tree is None:
             return
-        items = list(self._items(tree, SAME, 0))
-        titles = [item for item in items if _placeholder(item.element)[0] in _TITLES]
-        for item in titles:
-            text = " ".join(rich_text(item.element).split())
-            self._builder.heading(text, 1, self._locator)
-        self._write([item for item in items if item not in titles])
+        others: list[Item] = []
+        for item in self._items(tree, SAME, 0):
+            if _kind(item.mark) in _TITLES:
+                self._builder.heading(rich_text(item.element), 1, self._locator)
+            else:
+                others.append(item)
+        self._write(others)
 
     def notes(self, root: Any) -> None:
         """Speaker notes as one block."""
         lines: list[str] = []
         for shape in root.iter(qn("p:sp")):
-            if _placeholder(shape)[0] == "body":
+            if _kind(_mark(shape)) == "body":
                 lines += [text for text in map(paragraph_text, shape.iter(qn("a:p"))) if text.strip()]
         self._builder.add(BlockType.TEXT, "\n".join(lines), self._locator, {"notes": True})
 
@@ -80,28 +102,19 @@ class SlideReader:
                     children = list(self._items(element, group_transform(xfrm, transform), depth + 1))
                     box = box_of(xfrm, transform) or around([child.box for child in children])
                     yield Item(element, box, children)
-            elif name in _SHAPES and not _is_hidden(element) and _placeholder(element)[0] not in _FURNITURE:
-                yield Item(element, self._place(element, transform))
+            elif name in _SHAPES and not _is_hidden(element):
+                mark = _mark(element)
+                if _kind(mark) not in _FURNITURE:
+                    yield Item(element, self._place(element, mark, transform), mark=mark)
 
-    def _place(self, element: Any, transform: Transform) -> Box:
+    def _place(self, element: Any, mark: Any, transform: Transform) -> Box:
         """Where a shape lies; a placeholder without a place has its layout's or master's."""
         own = find(element, "p:xfrm") if local_name(element) == "graphicFrame" else find(element, "p:spPr/a:xfrm")
         box = box_of(own, transform)
         if box is None:
-            for other in self._ancestors(element):
+            for other in self._layout.ancestors(mark):
                 box = box or box_of(find(other, "p:spPr/a:xfrm"), SAME)
         return box or (0.0, 0.0, 0.0, 0.0)
-
-    def _ancestors(self, element: Any) -> tuple[Any, Any]:
-        """(layout's, master's) placeholder that a placeholder takes its place and lists from."""
-        mark = _mark(element)
-        if mark is None:
-            return None, None
-        kind, index = mark.get("type", "obj"), mark.get("idx")
-        on_layout = _find_placeholder(self._layout.layout, kind, index)
-        if on_layout is not None and kind == "obj":
-            kind = _mark(on_layout).get("type", "obj")
-        return on_layout, _find_placeholder(self._layout.master, "body" if kind in ("obj", "subTitle") else kind, None)
 
     # Writing
 
@@ -114,19 +127,15 @@ class SlideReader:
             elif local_name(item.element) == "pic":
                 self._picture(item.element)
             else:
-                self._text(item.element)
+                self._text(item)
 
-    def _text(self, shape: Any) -> None:
-        body = find(shape, "p:txBody")
+    def _text(self, item: Item) -> None:
+        body = find(item.element, "p:txBody")
         if body is None:
             return
-        kind, is_placeholder = _placeholder(shape)
-        inherited: list[Any] = []
-        if is_placeholder:
-            on_layout, on_master = self._ancestors(shape)
-            inherited = list_styles(kind, on_layout, on_master, self._layout.master_root)
-        metadata = {"role": "subtitle"} if kind == "subTitle" else {}
-        add_paragraphs(self._builder, read_paragraphs(body, inherited), self._locator, **metadata)
+        metadata = {"role": "subtitle"} if _kind(item.mark) == "subTitle" else {}
+        paragraphs = read_paragraphs(body, self._layout.list_styles(item.mark))
+        add_paragraphs(self._builder, paragraphs, self._locator, **metadata)
 
     def _picture(self, element: Any) -> None:
         properties = find(element, "p:nvPicPr/p:cNvPr")
@@ -211,17 +220,16 @@ def _mark(element: Any) -> Any:
     return find(element, f"{name}/p:nvPr/p:ph") if name else None
 
 
-def _placeholder(element: Any) -> tuple[str, bool]:
-    """(type, whether it is a placeholder). A placeholder without a type is an object."""
-    mark = _mark(element)
-    return ("", False) if mark is None else (mark.get("type", "obj"), True)
+def _kind(mark: Any) -> str:
+    """What a placeholder is for: one without a type is for any object; "" where there is none."""
+    return "" if mark is None else str(mark.get("type", "obj"))
 
 
 def _placeholders(root: Any) -> list[tuple[str | None, str, Any]]:
     """(index, family of its kind, shape) of a layout's or master's placeholders."""
     shapes = () if root is None else root.iter(qn("p:sp"))
     marked = ((shape, mark) for shape in shapes if (mark := _mark(shape)) is not None)
-    return [(mark.get("idx"), _family(mark.get("type", "obj")), shape) for shape, mark in marked]
+    return [(mark.get("idx"), _family(_kind(mark)), shape) for shape, mark in marked]
 
 
 def _find_placeholder(placeholders: list[tuple[str | None, str, Any]], kind: str, index: str | None) -> Any:
