@@ -627,3 +627,18 @@ def test_a_store_that_stays_down_ends_the_run_and_one_that_comes_back_does_not(
     monkeypatch.setattr(world.path.index, "rows", refuse)
     with pytest.raises(StoreUnavailableError):
         world.fsck()
+
+
+def test_metadata_of_every_kind_compares_equal_in_all_stores(world: World) -> None:
+    (document_id,) = world.ingest(1)
+    metadata = {
+        "one": 1.0,
+        "small": 1e-7,
+        "big": 2**62,
+        "nothing": None,
+        "嵌套": {"list": [1, "2", True, [], {}], "text": "\"'\\\n\t\u0000 😀"},
+        "": "empty name",
+    }
+    world.path.catalog.update_document(document_id, metadata=metadata)
+    drain(world.bench.stores)
+    assert world.fsck().clean
