@@ -108,7 +108,10 @@ def places(pieces: Sequence[Piece], spans: Sequence[tuple[int, int]], length: in
 def block_facts(pieces: Sequence[Piece]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """(block ids, content types, asset ids) of pieces, each once, in order."""
     blocks = list(dict.fromkeys(piece.block.id for piece in pieces))
-    kinds = dict.fromkeys(piece.block.type.value for piece in pieces if not piece.silent)
+    kinds: list[BlockType] = []  # few, and found by identity: hashing an enum's members takes longer
+    for piece in pieces:
+        if not piece.silent and piece.block.type not in kinds:
+            kinds.append(piece.block.type)
     images = (piece.block for piece in pieces if piece.block.type is BlockType.IMAGE)
     assets = dict.fromkeys(str(image.metadata["asset_id"]) for image in images if image.metadata.get("asset_id"))
-    return tuple(blocks), tuple(kinds), tuple(assets)
+    return tuple(blocks), tuple(kind.value for kind in kinds), tuple(assets)

@@ -15,7 +15,6 @@ from rag_cluster.domain.ports import Tokenizer
 
 NOTES_MARK = "Notes: "
 _IMAGE = re.compile(r"!\[([^\]]*)\]\([^)\s]*\)\s*")
-_UNLIMITED = 1 << 62
 _ORDERED = re.compile(r"\w")
 
 
@@ -25,6 +24,9 @@ class Budget:
 
     child: int
     limit: int
+
+
+_UNCUT = Budget(1 << 62, 1 << 62)
 
 
 def render(blocks: Sequence[Block], budget: Budget, tokenizer: Tokenizer) -> list[list[Piece]]:
@@ -49,7 +51,7 @@ def render(blocks: Sequence[Block], budget: Budget, tokenizer: Tokenizer) -> lis
 
 def whole_pieces(block: Block) -> list[Piece]:
     """A block without any cut: one piece, or two of a picture's reference and its words; uncounted."""
-    return list(_pieces(block, Budget(_UNLIMITED, _UNLIMITED)))
+    return list(_pieces(block, _UNCUT))
 
 
 def heading_piece(block: Block, tokenizer: Tokenizer) -> Piece:
