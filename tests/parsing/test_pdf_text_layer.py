@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import pypdfium2
 import pytest
 from reportlab.pdfbase.pdfmetrics import stringWidth
 
-from rag_cluster.parsing.pdf import native, text
+from rag_cluster.parsing.pdf import advances, native
 from rag_cluster.parsing.pdf.geometry import page_space
 from rag_cluster.parsing.pdf.text import TextLayer, read_text
 from tests.parsing.pdf_pages import PROSE, Sheet
@@ -47,7 +48,7 @@ def test_the_words_of_a_run_have_their_own_boxes(tmp_path: Path) -> None:
         words = layer.split(run)
         assert [word.text for word in words] == ["Quarter", "boxes", "tonnes"]
         assert words[0].x0 == run.x0 and words[-1].x1 == run.x1
-        assert all(a.x1 < b.x0 for a, b in zip(words, words[1:], strict=False))
+        assert all(a.x1 < b.x0 for a, b in itertools.pairwise(words))
         assert {(word.y0, word.y1) for word in words} == {(run.y0, run.y1)}
 
 
@@ -64,7 +65,7 @@ def test_the_words_of_a_run_have_their_own_boxes(tmp_path: Path) -> None:
 def test_a_wide_gap_inside_a_text_object_parts_runs(operators: str, tmp_path: Path) -> None:
     with layer_of(shown(operators), tmp_path / "a.pdf") as layer:
         assert len(layer.words) > 1
-        for a, b in zip(layer.words, layer.words[1:], strict=False):
+        for a, b in itertools.pairwise(layer.words):
             assert b.x0 - a.x1 > 3
 
 
@@ -78,8 +79,7 @@ def test_widths_remembered_from_another_font_of_the_same_name_change_nothing(
             return [(word.text, word.x0, word.x1) for word in layer.words]
 
     expected = runs()
-    memory = text.stated_widths.__globals__["_memory"]
-    monkeypatch.setattr(memory, "table", memory.table * 1.3)
+    monkeypatch.setattr(advances._memory, "table", advances._memory.table * 1.3)
     assert runs() == expected
 
 
