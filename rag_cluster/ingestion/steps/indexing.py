@@ -17,7 +17,7 @@ from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import AwaitingRecognition, Indexed, PartDone, PreparedPart
 from rag_cluster.ingestion.steps.preparation import Stage
 from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
-from rag_cluster.telemetry import CHUNKS_TOTAL, DOCUMENTS_TOTAL, TOKENS_TOTAL
+from rag_cluster.telemetry import CHUNKS_TOTAL, DOCUMENTS_TOTAL, STAGE_SECONDS, TOKENS_TOTAL
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
@@ -88,8 +88,9 @@ def index_batch(
     owned = [item for item in loaded if item.part.document_id in facts]
     _upsert(write_path, record, owned, facts)
     stage.enter("publish", 95)
-    seconds = (time.perf_counter() - started) / len(loaded)
-    rows += _complete(write_path, owned, seconds)
+    publishing = time.perf_counter()
+    rows += _complete(write_path, owned, (publishing - started) / len(loaded))
+    write_path.metrics.observe(STAGE_SECONDS, time.perf_counter() - publishing, stage=stage.name)
     lost = {item.part.document_id: item.part for item in loaded if item.part.document_id not in facts}
     return rows + [_busy(write_path, part, "index") for part in lost.values()]
 
