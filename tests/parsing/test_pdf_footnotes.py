@@ -153,3 +153,17 @@ def test_chinese_notes_with_circled_numbers(parse: Parse) -> None:
     sheet.text(72, 740, "①本办法自发布之日起施行。", 8, font)
     document = parse(sheet.page().bytes())
     assert notes(document)["①"].content == "[^①]: 本办法自发布之日起施行。"
+
+
+def test_a_note_goes_on_below_the_rule_of_the_next_column(parse: Parse) -> None:
+    sheet = Sheet()
+    sheet.prose(72, 60, 210, PROSE * 4)
+    sheet.prose(294, 60, 210, PROSE * 4)
+    rule(sheet, 735)
+    marked(sheet, 72, 740, "", "1", " The gauge was moved in the spring of", size=8)
+    rule(sheet, 735, x=294)
+    sheet.text(294, 740, "the year in which the bridge was closed.", 8)
+    found = notes(parse(sheet.page().bytes()))
+    assert list(found) == ["1"]
+    assert found["1"].content == ("[^1]: The gauge was moved in the spring of the year in which the bridge was closed.")
+    assert len(found["1"].locator.spans) == 2

@@ -127,15 +127,19 @@ def _open_paragraph(out: Sequence[Part]) -> Paragraph | None:
 
 
 def _add_note(out: list[Part], run: Sequence[Item], first: NoteLine, page: int) -> None:
-    """A note as a paragraph of its own; one without a mark may go on from the page before."""
+    """A note as a paragraph of its own; one without a mark may go on from the column or page before."""
     lines: list[Line] = [item for item in run if isinstance(item, Line)]
     if not first.mark:
         before = next((p for p in reversed(out) if isinstance(p, Paragraph) and "footnote" in p.metadata), None)
-        if before is not None and before.pages[-1] == page - 1 and paragraphs.goes_on(before.text, lines[0].text):
+        if before is not None and before.pages[-1] >= page - 1 and paragraphs.goes_on(before.text, lines[0].text):
             before.lines += lines
             before.pages += [page] * len(lines)
             _finish_note(before)
-            return
+        else:
+            for paragraph in paragraphs.build(lines, page):
+                paragraph.metadata["footnote"] = ""
+                out.append(paragraph)
+        return
     note = Paragraph(BlockType.TEXT, lines, [page] * len(lines), metadata={"footnote": first.mark})
     _finish_note(note)
     if note.text:

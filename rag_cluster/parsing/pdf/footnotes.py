@@ -102,11 +102,11 @@ def _below_rules(
         if rule.at < FOOT * height or not 30 < rule.end - rule.start < 0.5 * width or _corner(rule, shapes):
             continue
         below = sorted(
-            (w for w in low if w.y1 > rule.at + 1 and w.x0 > rule.start - 6 and w.x0 < rule.start + 0.5 * width),
+            (w for w in low if w.y1 > rule.at + 1 and rule.start - 6 < w.x0 < rule.start + 30),
             key=lambda w: (round((w.y0 + w.y1) / 2 / max(w.style.size, 1.0)), w.x0),
         )
         first = next(iter(below), None)
-        if first is None or first.x0 > rule.start + 30 or first.y0 - rule.at > 3 * first.style.size:
+        if first is None or first.y0 - rule.at > 3 * first.style.size:
             continue
         if not _is_foot(first, first, words, body):
             continue
@@ -143,7 +143,7 @@ def _is_foot(mark: Word, text: Word, words: Sequence[Word], body: float) -> bool
     larger = 0
     for word in words:
         if word.y0 < mark.y1 - 1 and word.y1 > mark.y0 + 1:
-            if word is not mark and mark.x0 - 1.5 * body < word.x1 <= mark.x0 + 1:
+            if word is not mark and mark.x0 - 0.8 * body < word.x1 <= mark.x0 + 1:
                 return False
         elif word.y0 > mark.y0 and word.style.size >= SMALL * body and word.x0 < right and word.x1 > left:
             larger += len(word.text)
