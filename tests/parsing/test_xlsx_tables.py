@@ -12,6 +12,7 @@ from openpyxl.comments import Comment
 from openpyxl.worksheet.table import Table
 
 from rag_cluster.domain.blocks import Block
+from rag_cluster.errors import CorruptDocumentError
 from tests.parsing.test_xlsx import parse, raw_sheet, saved, sheet_with, tables
 
 
@@ -210,23 +211,13 @@ def test_a_wrong_dimension_hides_nothing(tmp_path: Path, dimension: str) -> None
     assert len(tables(parse(path))[0].metadata["rows"]) == 8
 
 
-def test_strings_of_the_shared_table_keep_runs_breaks_and_spaces(tmp_path: Path) -> None:
-    path = raw_sheet(
-        tmp_path,
-        '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1" t="s"><v>1</v></c><c r="C1" t="s"><v>2</v></c></row>'
-        '<row r="2"><c r="A2"><v>1</v></c></row>',
-    )
-    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
-    strings = (
-        f'<sst xmlns="{space}"><si><r><rPr><b/></rPr><t xml:space="preserve">bold </t></r><r><t>and\nplain</t></r></si>'
-        "<si><r><t>km</t></r><r><rPr><vertAlign val='superscript'/></rPr><t>2</t></r></si>"
-        "<si><t>東京</t><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></si></sst>"
-    )
+def with_strings(path: Path, target: Path, strings: str) -> Path:
+    """A copy of a workbook with a table of shared strings."""
     link = (
         '<Relationship Id="sst" Type="http://schemas.openxmlformats.org/officeDocument/2006/relationships/'
         'sharedStrings" Target="sharedStrings.xml"/></Relationships>'
     )
-    with zipfile.ZipFile(path) as old, zipfile.ZipFile(tmp_path / "shared.xlsx", "w") as new:
+    with zipfile.ZipFile(path) as old, zipfile.ZipFile(target, "w") as new:
         for name in old.namelist():
             content = old.read(name)
             if name == "xl/_rels/workbook.xml.rels":
@@ -234,4 +225,25 @@ def test_strings_of_the_shared_table_keep_runs_breaks_and_spaces(tmp_path: Path)
             if name != "xl/sharedStrings.xml":
                 new.writestr(name, content)
         new.writestr("xl/sharedStrings.xml", strings)
-    assert tables(parse(tmp_path / "shared.xlsx"))[0].metadata["rows"][0] == ["bold and\nplain", "km²", "東京"]
+    return target
+
+
+SPACE = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+
+
+def test_strings_of_the_shared_table_keep_runs_breaks_and_spaces(tmp_path: Path) -> None:
+    cells = "".join(f'<c r="{column}1" t="s"><v>{index}</v></c>' for index, column in enumerate("ABC"))
+    path = raw_sheet(tmp_path, f'<row r="1">{cells}</row><row r="2"><c r="A2"><v>1</v></c></row>')
+    strings = (
+        f'<sst xmlns="{SPACE}"><si><r><rPr><b/></rPr><t xml:space="preserve">bold </t></r><r><t>and\nplain</t></r></si>'
+        "<si><r><t>km</t></r><r><rPr><vertAlign val='superscript'/></rPr><t>2</t></r></si>"
+        "<si><t>東京</t><rPh sb='0' eb='2'><t>トウキョウ</t></rPh></si></sst>"
+    )
+    parsed = parse(with_strings(path, tmp_path / "shared.xlsx", strings))
+    assert tables(parsed)[0].metadata["rows"][0] == ["bold and\nplain", "km²", "東京"]
+
+
+def test_figures_without_their_labels_mislead_so_that_broken_strings_are_a_corrupt_document(tmp_path: Path) -> None:
+    path = raw_sheet(tmp_path, '<row r="1"><c r="A1" t="s"><v>0</v></c><c r="B1"><v>7</v></c></row>')
+    with pytest.raises(CorruptDocumentError):
+        parse(with_strings(path, tmp_path / "broken.xlsx", f'<sst xmlns="{SPACE}"><si><t>flow'))
