@@ -7,6 +7,7 @@ and an offset need no second form.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
@@ -64,11 +65,17 @@ def cell_pieces(block: Block, row: int, child: int) -> Iterator[Piece]:
 
 
 def cell_locator(block: Block, row: int, column: int | None = None) -> SourceLocator | None:
-    """The block's locator narrowed to a grid row (and column), 0-based; None when the grid is not the sheet's.
+    """The block's locator narrowed to a grid row (and column), 0-based; None when it cannot be told more exactly.
+
+    A table over several pages says with which row each page begins ("row_starts"); a sheet's table by its range.
 
     Where the grid has more rows than the range, by as many as there are header rows, a parser has repeated the header
     of a long table that it gives in several blocks.
     """
+    starts = block.metadata.get("row_starts")
+    if starts and len(starts) == len(block.locator.spans):
+        page, bbox = block.locator.spans[max(bisect_right(starts, row) - 1, 0)]
+        return replace(block.locator, page=page, bbox=bbox, spans=())
     rectangle = parse_range(block.locator.cell_range or "")
     rows = block.metadata["rows"]
     if rectangle is None:

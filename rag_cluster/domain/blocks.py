@@ -106,8 +106,10 @@ class Block:
     HEADING: metadata["level"] is 1-6 and locator.heading_path ends with the heading itself.
     TABLE: metadata["rows"] is a grid of equal-length rows of strings (a merged cell's text stands in every grid cell
     that it covers), metadata["header_rows"] counts the leading header rows; content is the same table as Markdown.
+    Over several pages metadata["row_starts"] is the 0-based row with which each of locator.spans begins.
     IMAGE: content is "![caption](asset://ID)" followed by caption, OCR and vision text; metadata["asset_id"] names it.
     LIST: one block per item; metadata["level"] is the 0-based nesting, metadata["marker"] what stands before it.
+    metadata["footnote"] is the mark of a footnote, "" without one; metadata["links"] lists {"text", "uri"}.
     metadata["notes"] is True for speaker notes; metadata["ocr"] True (with "confidence" 0-1) for recognised text.
     """
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from rag_cluster.chunking.tables import cell_locator
 from rag_cluster.domain.blocks import Block, BlockType, DocumentSource, ParsedDocument
 from rag_cluster.parsing.pdf import PdfParser
 from tests.parsing.pdf_pages import PROSE, Sheet
@@ -60,6 +61,18 @@ def test_a_table_over_three_pages_is_one_table_whose_header_is_kept_once(parse: 
     assert [page for page, _ in table.locator.spans] == [1, 2, 3]
     assert table.locator.page == 1 and table.locator.bbox == table.locator.spans[0][1]
     assert table.locator.spans[2][1] == pytest.approx((72, 60, 492, 180), abs=1)
+
+
+def test_every_row_of_a_table_over_pages_is_cited_on_its_own_page(parse: Parse) -> None:
+    sheet = Sheet()
+    draw(sheet, 500, [HEADER, *stations(1, 13)])
+    draw(sheet.page(), 60, [HEADER, *stations(13, 48)])
+    draw(sheet.page(), 60, [HEADER, *stations(48, 53)])
+    (table,) = tables(parse(sheet.page().bytes()))
+    assert table.metadata["row_starts"] == [0, 13, 48]
+    places = [cell_locator(table, row) for row in (1, 12, 13, 47, 48, 52)]
+    assert [place.page for place in places if place] == [1, 1, 2, 2, 3, 3]
+    assert all(place is not None and not place.spans for place in places)
 
 
 def test_a_table_that_goes_on_without_its_header_is_one_table(parse: Parse) -> None:

@@ -1,7 +1,8 @@
 """PDF: words and shapes from pdfium -> layout -> furniture, paragraphs, headings -> blocks.
 
-document, geometry -> text, shapes -> page (layout, tables, alignment, figures, forms | scans) -> furniture
--> paragraphs -> headings, captions -> parser
+document, units, geometry -> text, shapes, annotations, links, footnotes
+-> page (tagged, panels, layout, tables, alignment, charts, figures | scans) -> furniture
+-> assembly (paragraphs, headings, continuation, captions) -> places, emission -> parser
 """
 
 from rag_cluster.parsing.pdf.parser import PdfParser

@@ -128,6 +128,7 @@ def _extend(before: PlacedTable, after: PlacedTable) -> None:
     if rows and _broken(table, rows[0]):
         table.rows[-1] = [join_texts([above, below]) for above, below in zip(table.rows[-1], rows[0], strict=True)]
         rows = rows[1:]
+    before.row_starts = [*(before.row_starts or [0]), len(table.rows)]
     table.rows += rows
     table.bold_body = table.bold_body or after.table.bold_body
     before.spans = (*(before.spans or ((before.page, before.box),)), (after.page, after.box))

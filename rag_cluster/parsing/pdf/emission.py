@@ -23,6 +23,7 @@ def emit(builder: BlockBuilder, parts: Sequence[Part], links: Mapping[int, list[
             _paragraph(builder, part, metadata)
         elif isinstance(part, PlacedTable):
             metadata |= {"caption": part.caption} if part.caption else {}
+            metadata |= {"row_starts": part.row_starts} if part.row_starts else {}
             builder.table(part.table.rows, part.table.header_rows, places.locator(part), **metadata)
         elif isinstance(part, Figure):
             _figure(builder, part, metadata)

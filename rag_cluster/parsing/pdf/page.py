@@ -47,6 +47,8 @@ class PlacedTable:
     """Top and bottom as shares of the height of the page as read."""
     spans: tuple[tuple[int, BBox], ...] = ()
     """Where it lies, when it goes on over pages."""
+    row_starts: list[int] = field(default_factory=list)
+    """The row with which each of the spans begins."""
 
 
 @dataclass(slots=True)
