@@ -66,7 +66,7 @@ class Figures:
     """From the first batch in an index actor to the last chunk written."""
     stages: list[dict[str, Any]] = field(default_factory=list)
     processes: dict[str, float] = field(default_factory=dict)
-    """CPU seconds by kind of process, inside the window."""
+    """CPU seconds by kind of process, inside the window; of the whole run when nothing was to be done."""
     driver_peak: int = 0
     """Bytes."""
     bare_seconds: float = 0.0
@@ -119,9 +119,11 @@ def ingest(order: Order) -> Figures:
 
     if order.warm_up:
         run(order.warm_up)
+    started = time.time()
     with ProcessTimes(_servers(services)) as times:
         report, log = run(order.inputs)
     seen = read_log(log)
+    warm = (seen.begun, seen.ended) if seen.ended else (started, time.time())
     bare = _bare(order, services) if order.bare else (0.0, 0.0)
     return Figures(
         documents=report.listed,
@@ -130,7 +132,7 @@ def ingest(order: Order) -> Figures:
         seconds=report.seconds,
         window_seconds=seen.ended - seen.begun,
         stages=[asdict(stage) for stage in seen.stages],
-        processes=times.seconds(seen.begun, seen.ended),
+        processes=times.seconds(*warm),
         driver_peak=peak_bytes(),
         bare_seconds=bare[0],
         bare_cpu_seconds=bare[1],
