@@ -25,9 +25,10 @@
     │   └── SourceUnavailableError     4003 source_unavailable          502
     ├── DeadlineExceededError          4004 deadline_exceeded           504
     ├── ClaimLostError                 4005 claim_lost                  409
-    ├── IndexMismatchError             4006 index_mismatch              500
+    ├── IndexMismatchError             4006 index_mismatch              503
     ├── MissingDependencyError         4007 missing_dependency          500
     ├── CorruptSnapshotError           4008 corrupt_snapshot            500
+    ├── JobFailedError                 4009 job_failed                  502
     └── InternalError                  5000 internal_error              500
 
 Numeric codes continue seed 003's (1002, 1003, 5000).
@@ -207,7 +208,7 @@ class ClaimLostError(RagClusterError):
 class IndexMismatchError(RagClusterError):
     """A collection has another dimension or embedder fingerprint than the settings name (seed 003)."""
 
-    type, code, permanent = "index_mismatch", 4006, True
+    type, code, http_status, permanent = "index_mismatch", 4006, 503, True
 
 
 class MissingDependencyError(RagClusterError):
@@ -220,6 +221,12 @@ class CorruptSnapshotError(RagClusterError):
     """A snapshot is torn or damaged; `rag-cluster fsck --repair` rebuilds it."""
 
     type, code, permanent = "corrupt_snapshot", 4008, True
+
+
+class JobFailedError(RagClusterError):
+    """A job on a cluster ended without its result; its log tells why."""
+
+    type, code, http_status = "job_failed", 4009, 502
 
 
 class InternalError(RagClusterError):

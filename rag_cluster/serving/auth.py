@@ -21,6 +21,8 @@ def backend(request: Request) -> Backend:
 
 def principal(request: Request, services: Annotated[Backend, Depends(backend)]) -> Principal:
     """The caller. Runs in the thread pool, as resolving a key is a PostgreSQL statement."""
+    if services.caller is not None:
+        return services.caller
     header = request.headers.get("authorization", "")
     scheme, _, secret = header.partition(" ")
     if secret and scheme.lower() == "bearer":

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 from rag_cluster.answering.answerer import Answerer
+from rag_cluster.domain.access import Principal
 from rag_cluster.domain.documents import DeleteReceipt, IngestionJob
 from rag_cluster.domain.ports import AsyncEmbedder, Catalog, Ledger, ObjectStore, UploadQueue
 from rag_cluster.parsing.limits import ParseLimits
@@ -36,10 +37,12 @@ class Backend:
     """Document id -> the job that tries it again. ConflictError when it did not fail."""
     readiness: Callable[[], Awaitable[Mapping[str, str]]]
     """Dependency -> "ok" or what is wrong; within seconds, whatever hangs."""
+    caller: Principal | None = None
+    """Who every request comes from, where no request comes from outside the process. None: whom its key names."""
 
 
-def make_backend(services: Services, embedder: AsyncEmbedder) -> Backend:
-    """The routes' view of a process's services, with the embedder that its queries use."""
+def make_backend(services: Services, embedder: AsyncEmbedder, *, caller: Principal | None = None) -> Backend:
+    """The routes' view of a process's services, with the embedder that its queries use. caller: see `Backend`."""
     write_path = services.write_path()
     return Backend(
         settings=services.settings,
@@ -55,4 +58,5 @@ def make_backend(services: Services, embedder: AsyncEmbedder) -> Backend:
         content_fingerprint=write_path.content_fingerprint,
         retry_document=services.retry_document,
         readiness=Readiness(services.readiness_checks()),
+        caller=caller,
     )

@@ -16,6 +16,7 @@ import os
 import re
 import shutil
 import time
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -94,22 +95,33 @@ class EmbeddedStores:
         self.ensure_milvus()
         return self.status()
 
-    def down(self) -> EmbeddedStatus:
-        """Stop both servers and wait until they are gone. Stopping what does not run is no error."""
+    def down(self, *, keep: Collection[str] = ()) -> EmbeddedStatus:
+        """Stop the servers, but those named in `keep`, and wait until they are gone. Stopping what does not run is no
+        error."""
         if self._run.exists():
             with self._lock():
-                for server in (self._milvus, self._postgres):
-                    self._stop(server)
+                for server in reversed(self._servers):
+                    if server.name not in keep:
+                        self._stop(server)
         return self.status()
+
+    def running(self) -> frozenset[str]:
+        """Names of the servers that can be reached."""
+        records = {server.name: ServerRecord.read(self._record_file(server)) for server in self._servers}
+        return frozenset(name for name, record in records.items() if record is not None and record.reachable)
 
     def status(self) -> EmbeddedStatus:
         """A look from outside; starts and stops nothing."""
-        servers = tuple(self._server_status(server) for server in (self._postgres, self._milvus))
+        servers = tuple(self._server_status(server) for server in self._servers)
         return EmbeddedStatus(str(self.home), servers, _size(self.home / "objects"))
 
     @property
     def _run(self) -> Path:
         return self.home / "run"
+
+    @property
+    def _servers(self) -> tuple[_Server, _Server]:
+        return self._postgres, self._milvus
 
     @property
     def _postgres(self) -> EmbeddedPostgres:
