@@ -7,15 +7,18 @@ import json
 import os
 import signal
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from rag_cluster.domain.blocks import BlockType, DocumentSource, ParsedDocument, SourceLocator
-from rag_cluster.parsing import pptx
+from rag_cluster.parsing import images, pptx
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.images import ImageParser
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.pages import each_page
+from rag_cluster.parsing.pdf import parser as pdf_parser
 from rag_cluster.parsing.pdf.parser import PdfParser
 from rag_cluster.parsing.pptx import PptxParser
 from tests.parsing.fuzzing import OneLine
@@ -84,40 +87,42 @@ class Paged:
         return range(1, plan["pages"] + 1) if plan.get("unmarked") else each_page(source, plan["pages"])
 
 
-class PoisonedPdf(PdfParser):
-    """RAG_TEST_POISON is what page 3 does."""
+@contextmanager
+def page_three_poisoned(module: Any) -> Iterator[None]:
+    """RAG_TEST_POISON is what happens when the module's parser comes to page 3."""
+    each = module.each_page
 
-    def _page(self, pdf: Any, page: Any, number: int, scans: Any) -> Any:
-        if number == 3:
-            misbehave(os.environ["RAG_TEST_POISON"])
-        return super()._page(pdf, page, number, scans)
+    def poisoned(*arguments: Any) -> Iterator[int]:
+        for number in each(*arguments):
+            if number == 3:
+                misbehave(os.environ["RAG_TEST_POISON"])
+            yield number
+
+    module.each_page = poisoned
+    try:
+        yield
+    finally:
+        module.each_page = each
+
+
+class PoisonedPdf(PdfParser):
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        with page_three_poisoned(pdf_parser):
+            return super().parse(source)
 
 
 class PoisonedPptx(PptxParser):
-    """RAG_TEST_POISON is what slide 3 does."""
-
     def parse(self, source: DocumentSource) -> ParsedDocument:
-        read_slide = pptx._read_slide
-
-        def poisoned(package: Any, part: str, number: int, *rest: Any) -> None:
-            if number == 3:
-                misbehave(os.environ["RAG_TEST_POISON"])
-            read_slide(package, part, number, *rest)
-
-        pptx._read_slide = poisoned  # type: ignore[assignment]
-        try:
+        with page_three_poisoned(pptx):
             return super().parse(source)
-        finally:
-            pptx._read_slide = read_slide
 
 
 class PoisonedTiff(ImageParser):
-    """RAG_TEST_POISON is what picture 3 does; text needs no models."""
+    """Its text needs no models."""
 
     def __init__(self, limits: ParseLimits) -> None:
         super().__init__(limits=limits, recognizer=OneLine())
 
-    def _page(self, builder: Any, source: Any, frame: Any, page: int | None) -> int:
-        if page == 3:
-            misbehave(os.environ["RAG_TEST_POISON"])
-        return super()._page(builder, source, frame, page)
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        with page_three_poisoned(images):
+            return super().parse(source)
