@@ -86,6 +86,15 @@ class Part:
     end: int
 
 
+@dataclass(frozen=True, slots=True)
+class MissingPart:
+    """A part of a published version that an index lacks."""
+
+    knowledge_base_id: str
+    uri: str
+    part: Part
+
+
 MAX_PART_CHUNKS = 256
 
 

@@ -8,13 +8,14 @@ Each call has a timeout; an outage raises StoreUnavailableError or ModelUnavaila
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 
 from rag_cluster.domain.access import AccessAttributes, AccessFilter, Principal
 from rag_cluster.domain.answers import ChatEvidence, ChatMessage, GenerationRequest, RetrievalRecord
 from rag_cluster.domain.blocks import Block, DocumentSource, ParsedDocument
-from rag_cluster.domain.chunks import ChunkedDocument, IndexRow, Part, PartContent, Snapshot
+from rag_cluster.domain.chunks import ChunkedDocument, IndexRow, MissingPart, Part, PartContent, Snapshot
 from rag_cluster.domain.documents import (
     Claim,
     Document,
@@ -315,6 +316,10 @@ class ChunkIndex(Protocol):
         """Delete these ids in this knowledge base's partition only. What is not there is no error."""
         ...
 
+    def drop(self, collection: str) -> None:
+        """Delete the collection. What is not there is no error."""
+        ...
+
     def flush(self, collection: str) -> None:
         """Make recent rows fast to search; once at the end of a run or of an online batch."""
         ...
@@ -424,11 +429,55 @@ class Catalog(Protocol):
         ...
 
     def ensure_index(self, embedder_fingerprint: str, dimension: int) -> IndexRecord:
-        """The record for this embedder; the first one becomes active. IndexMismatchError on another dimension."""
+        """The record for this embedder; the first one becomes active, a later one is building. IndexMismatchError on
+        another dimension; ConflictError while it is being dropped."""
         ...
 
     def indexes(self) -> list[IndexRecord]:
-        """All that are not retired, the active one first."""
+        """All, the active one first: deletes and access changes go to each as long as its collection may be there."""
+        ...
+
+    def missing_parts(self, index_id: int, after: Part | None = None, limit: int = 1000) -> list[MissingPart]:
+        """The next parts, by document and number, of what queries see that an index lacks; [] at the end."""
+        ...
+
+    def count_missing(self, index_id: int) -> tuple[int, int]:
+        """(parts, chunks) of what queries see that an index lacks."""
+        ...
+
+    def held_parts(self, index_id: int, parts: Sequence[Part]) -> set[Part]:
+        """Which of these an index holds."""
+        ...
+
+    def filling(
+        self, index_id: int, parts: Sequence[Part]
+    ) -> AbstractContextManager[Mapping[str, tuple[str, int, Mapping[str, Any]]]]:
+        """Document id -> (source_id, access_key, metadata), of those that still show the version of these parts.
+
+        Inside, they can be neither replaced, deleted nor changed: what the caller writes is removed or updated by
+        whoever does so later. At the end the index holds their parts; after an exception it does not.
+        """
+        ...
+
+    def switch_index(self, index_id: int, fill: Callable[[Sequence[MissingPart]], object] | None = None) -> int:
+        """Make an index the active one and retire the other, in one transaction that nothing can be published in.
+
+        0: it is active. Otherwise nothing changed, and so many parts are missing, at least. fill: given the last few
+        missing parts, it has the index hold them, while publishing waits. NotFoundError; ConflictError while it is
+        being dropped.
+        """
+        ...
+
+    def begin_drop(self, collection: str) -> IndexRecord:
+        """Nobody uses an index from now on. NotFoundError; ConflictError for the active one. Again is harmless."""
+        ...
+
+    def finish_drop(self, collection: str) -> None:
+        """Forget an index whose collection is gone, with what it held."""
+        ...
+
+    def forget_parts(self, collection: str, document_id: str, version: int) -> None:
+        """An index lacks a version from now on: the next re-embedding writes it again."""
         ...
 
     def create_api_key(self, name: str, principal: Principal) -> str:
@@ -512,11 +561,11 @@ class Ledger(Protocol):
         ...
 
     def pending_parts(self, document_id: str, version: int) -> list[Part]:
-        """Parts that are not done."""
+        """Parts that the active index lacks."""
         ...
 
     def pending_by_version(self, versions: Sequence[tuple[str, int]]) -> dict[tuple[str, int], set[int]]:
-        """(document id, version) -> indexes of its parts that are not done, for each of the versions asked for."""
+        """(document id, version) -> numbers of its parts that the active index lacks, for each of these versions."""
         ...
 
     def begin_index(self, claims: Sequence[Claim]) -> dict[str, tuple[str, int, Mapping[str, Any]]]:
@@ -524,11 +573,17 @@ class Ledger(Protocol):
         they are now (`Catalog.index_row_facts`), of these only."""
         ...
 
-    def complete_parts(self, parts: Sequence[tuple[Claim, PartContent]]) -> list[PartOutcome]:
-        """`complete_part` of several, in one transaction: what is lost does not keep the others. Same order."""
+    def complete_parts(
+        self, parts: Sequence[tuple[Claim, PartContent]], *, index_id: int | None = None
+    ) -> list[PartOutcome]:
+        """`complete_part` of several, in one transaction: what is lost does not keep the others. Same order.
+
+        index_id: the index that the parts were written to, None where there is only one. IndexMismatchError when it is
+        not the active one any more.
+        """
         ...
 
-    def complete_part(self, claim: Claim, content: PartContent) -> bool:
+    def complete_part(self, claim: Claim, content: PartContent, *, index_id: int | None = None) -> bool:
         """In one transaction, the version row locked: token and tombstone checked, chunks and parents upserted, part
         done; whoever completes the last part publishes (True): published_version, READY, old rows to the outbox.
         Idempotent. ClaimLostError."""
@@ -699,8 +754,16 @@ class Inventory(Protocol):
 class Evidence(Protocol):
     """The read path's facts. Two statements a query: scope before the search, rows after it."""
 
-    async def scope(self, principal: Principal, knowledge_base_id: str, options: RetrievalOptions) -> ReadScope:
-        """Access keys, sources, mounts, visible documents and the active index in one statement.
+    async def scope(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        options: RetrievalOptions,
+        *,
+        embedder_fingerprint: str | None = None,
+    ) -> ReadScope:
+        """Access keys, sources, mounts, visible documents and the index in one statement: the active one, or that of
+        the caller's embedder if it was retired and is still there.
         ForbiddenError-free: what is not granted is simply an empty filter. NotFoundError for an unknown agent."""
         ...
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rag_cluster.domain.access import AccessFilter, Principal
+from rag_cluster.domain.documents import IndexRecord
 from rag_cluster.domain.ports import AsyncEmbedder, AsyncReranker, ChunkIndex, Evidence, MetricSink
 from rag_cluster.domain.retrieval import (
     Hit,
@@ -57,16 +58,22 @@ class Retriever:
             raise InvalidRequestError("The query is empty: ask something.")
         trace = TraceRecorder(options.mode, self._metrics)
         with trace.stage("scope") as counts:
-            scope = await self._evidence.scope(principal, knowledge_base_id, options)
+            scope = await self._evidence.scope(
+                principal, knowledge_base_id, options, embedder_fingerprint=self._embedder.fingerprint
+            )
             counts["visible_documents"] = scope.visible_documents
         if scope.filter.empty or scope.index is None:
             return RetrievalRun(query, (), trace.finish((query,)), scope.hide_source_filename)
+        if options.mode is not RetrievalMode.SPARSE:
+            self._require_own(scope.index)
+        if scope.index.state == "retired":
+            trace.degrade("index", f"{scope.index.collection} is retired: what was published since is not in it")
         if options.rewrite:
             trace.note("rewrite", "no rewriter configured")
         if options.keyword_fallback:
             trace.note("keyword_fallback", "not available in this version")
 
-        vector = _QueryVector(self._embedder, query, scope)
+        vector = _QueryVector(self._embedder, query)
         check = SecondCheck(self._evidence, principal, knowledge_base_id, options)
         channels = self._channels(scope, query, options, vector)
         with trace.stage("recall") as counts:
@@ -89,6 +96,14 @@ class Retriever:
         return RetrievalRun(
             query, results, trace.finish((query,)), scope.hide_source_filename, best_cosine, vector.value
         )
+
+    def _require_own(self, index: IndexRecord) -> None:
+        """A query is never embedded by another model than the index was."""
+        if self._embedder.fingerprint != index.embedder_fingerprint:
+            raise IndexMismatchError(
+                f"The index {index.collection} was made by embedder {index.embedder_fingerprint}, the configured one is "
+                f"{self._embedder.fingerprint}: set RAG_EMBEDDER to that of the index and restart, or re-embed."
+            )
 
     def _channels(self, scope: ReadScope, query: str, options: RetrievalOptions, vector: _QueryVector) -> list[Channel]:
         assert scope.index is not None
@@ -123,10 +138,9 @@ class Retriever:
 class _QueryVector:
     """Embeds the query once, inside the dense channel, so that BM25 does not wait for it."""
 
-    def __init__(self, embedder: AsyncEmbedder, query: str, scope: ReadScope) -> None:
+    def __init__(self, embedder: AsyncEmbedder, query: str) -> None:
         self._embedder = embedder
         self._query = query
-        self._index = scope.index
         self._lock = asyncio.Lock()
         self.value: tuple[float, ...] | None = None
 
@@ -136,11 +150,6 @@ class _QueryVector:
             return self.value or await self._embed()
 
     async def _embed(self) -> tuple[float, ...]:
-        if self._index is not None and self._embedder.fingerprint != self._index.embedder_fingerprint:
-            raise IndexMismatchError(
-                f"The index {self._index.collection} was made by embedder {self._index.embedder_fingerprint}, "
-                f"the configured one is {self._embedder.fingerprint}: configure that embedder or re-embed."
-            )
         matrix = await self._embedder.embed_queries([self._query])
         self.value = tuple(float(x) for x in matrix[0])
         return self.value

@@ -142,6 +142,11 @@ class MemoryChunkIndex:
                     if entry is not None and entry[0].chunk.knowledge_base_id == knowledge_base_id:
                         del found.rows[chunk_id]
 
+    def drop(self, collection: str) -> None:
+        """Delete the collection."""
+        with self._lock:
+            self._collections.pop(collection, None)
+
     def flush(self, collection: str) -> None:
         """Nothing to do."""
 

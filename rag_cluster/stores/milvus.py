@@ -233,6 +233,12 @@ class MilvusChunkIndex:
                 missing_collection=None,
             )
 
+    def drop(self, collection: str) -> None:
+        """Delete the collection. What is not there is no error."""
+        drop = methodcaller("drop_collection", collection, timeout=self._timeout)
+        self._milvus.call(collection, drop, missing_collection=None)
+        self._dimensions.pop(collection, None)
+
     def flush(self, collection: str) -> None:
         """Seal recent rows: Milvus Lite searches unsealed ones by brute force. A server does this by itself."""
 

@@ -38,7 +38,14 @@ class MemoryEvidence:
     scopes: int = 0
     checks: list[int] = field(default_factory=list)
 
-    async def scope(self, principal: Principal, knowledge_base_id: str, options: RetrievalOptions) -> ReadScope:
+    async def scope(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        options: RetrievalOptions,
+        *,
+        embedder_fingerprint: str | None = None,
+    ) -> ReadScope:
         self.scopes += 1
         keys = self.access_keys if principal.may_use(knowledge_base_id) else ()
         documents = options.document_ids if options.document_ids is not None else self.document_ids

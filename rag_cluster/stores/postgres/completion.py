@@ -11,6 +11,7 @@ from typing import Any
 
 from rag_cluster.domain.chunks import Part, PartContent
 from rag_cluster.domain.documents import Claim, DocumentStatus, OutboxKind, PartOutcome
+from rag_cluster.errors import IndexMismatchError
 from rag_cluster.stores.postgres import rows
 from rag_cluster.stores.postgres.adapters import as_uuid
 from rag_cluster.stores.postgres.content import write_parts
@@ -23,6 +24,13 @@ Version = tuple[str, int]
 
 _WANTED = "unnest(%(documents)s::uuid[], %(versions)s::int[]) AS w (document_id, version)"
 
+# A part is done when the index that queries use holds it: one that was embedded for an index that was replaced
+# meanwhile is not. Before there is any index, what was written counts.
+_PENDING = """(p.done_at IS NULL OR EXISTS (
+    SELECT 1 FROM indexes i WHERE i.state = 'active' AND NOT EXISTS (
+      SELECT 1 FROM index_parts x WHERE x.document_id = p.document_id AND x.version = p.version AND x.part = p.part
+        AND x.index_id = i.id)))"""
+
 
 class LedgerCompletion:
     """`Ledger`'s methods on parts that are to be indexed."""
@@ -31,21 +39,21 @@ class LedgerCompletion:
         self._database = database
 
     def pending_parts(self, document_id: str, version: int) -> list[Part]:
-        """Parts that are not done, in order."""
+        """Parts that the active index lacks, in order."""
         with self._database.connection() as connection:
             found = connection.execute(
-                """SELECT * FROM document_parts WHERE document_id = %s AND version = %s AND done_at IS NULL
-                   ORDER BY part""",
+                f"""SELECT * FROM document_parts p WHERE document_id = %s AND version = %s AND {_PENDING}
+                   ORDER BY part""",  # noqa: S608
                 (as_uuid(document_id, "document"), version),
             ).fetchall()
         return [rows.part(row) for row in found]
 
     def pending_by_version(self, versions: Sequence[Version]) -> dict[Version, set[int]]:
-        """(document id, version) -> indexes of its parts that are not done, for each of the versions asked for."""
+        """(document id, version) -> numbers of its parts that the active index lacks, for each of these versions."""
         with self._database.connection() as connection:
             found = connection.execute(
                 f"""SELECT p.document_id, p.version, p.part
-                    FROM {_WANTED} JOIN document_parts p USING (document_id, version) WHERE p.done_at IS NULL""",  # noqa: S608
+                    FROM {_WANTED} JOIN document_parts p USING (document_id, version) WHERE {_PENDING}""",  # noqa: S608
                 _values(versions),
             ).fetchall()
         pending: dict[Version, set[int]] = {version: set() for version in versions}
@@ -79,26 +87,31 @@ class LedgerCompletion:
             ).fetchall()
         return {row["document_id"]: (row["source_id"], row["access_key"], row["metadata"]) for row in found}
 
-    def complete_part(self, claim: Claim, content: PartContent) -> bool:
+    def complete_part(self, claim: Claim, content: PartContent, *, index_id: int | None = None) -> bool:
         """`complete_parts` of one: whether it published its version. ClaimLostError."""
-        (outcome,) = self.complete_parts([(claim, content)])
+        (outcome,) = self.complete_parts([(claim, content)], index_id=index_id)
         if outcome is PartOutcome.LOST:
             raise lost_claim(claim)
         return outcome is PartOutcome.PUBLISHED
 
-    def complete_parts(self, parts: Sequence[tuple[Claim, PartContent]]) -> list[PartOutcome]:
+    def complete_parts(
+        self, parts: Sequence[tuple[Claim, PartContent]], *, index_id: int | None = None
+    ) -> list[PartOutcome]:
         """In one transaction, documents and versions locked: tokens and tombstones checked, chunks and parents
         written, parts done. Whoever completes a version's last part publishes it: published_version, READY, old rows
         to the outbox. What is lost does not keep the others.
 
+        index_id: the index that the parts were written to, None where there is only one. IndexMismatchError when it is
+        not the active one any more: nothing is published that queries would not find.
         Idempotent: a part that was done before is left alone, and whoever published hears PUBLISHED again.
         """
         versions = [(claim.document_id, claim.version) for claim, _ in parts]
         with self._database.transaction() as connection:
+            index = _lock_index(connection, index_id)  # before any document: `IndexCatalog.switch_index`
             locked = _lock(connection, dict.fromkeys(versions))
             outcomes = [_settled(connection, locked, *part) for part in parts]
             live = [content for (_, content), outcome in zip(parts, outcomes, strict=True) if outcome is None]
-            marked = _mark_done(connection, [content.part for content in live])
+            marked = _mark_done(connection, index, [content.part for content in live])
             write_parts(connection, [content for content in live if _key(content.part) in marked])
             touched = dict.fromkeys((content.part.document_id, content.part.version) for content in live)
             whole = [version for version in touched if locked[version]["parts_total"] is not None]
@@ -119,6 +132,21 @@ def _values(versions: Iterable[Version]) -> dict[str, Any]:
 
 def _key(part: Part) -> tuple[str, int, int]:
     return part.document_id, part.version, part.index
+
+
+def _lock_index(connection: Connection, index_id: int | None) -> int | None:
+    row = connection.execute(
+        """SELECT id FROM indexes WHERE state = 'active' AND (%(id)s::int IS NULL OR id = %(id)s::int) FOR SHARE""",
+        {"id": index_id},
+    ).fetchone()
+    if row is not None:
+        return int(row["id"])
+    if index_id is None:
+        return None
+    raise IndexMismatchError(
+        "the index that these parts were embedded for is not the active one any more: "
+        "go on with the embedder that RAG_EMBEDDER names since the switch"
+    )
 
 
 def _lock(connection: Connection, versions: Iterable[Version]) -> dict[Version, dict[str, Any]]:
@@ -154,16 +182,23 @@ def _published_by(connection: Connection, claim: Claim, part: Part) -> bool:
     return row is not None and row["part"] == part.index
 
 
-def _mark_done(connection: Connection, parts: Sequence[Part]) -> set[tuple[str, int, int]]:
+def _mark_done(connection: Connection, index: int | None, parts: Sequence[Part]) -> set[tuple[str, int, int]]:
     """Which of the parts were not done before. In their order, so that the last one has the last time."""
     if not parts:
         return set()
     found = connection.execute(
-        """UPDATE document_parts p SET done_at = clock_timestamp()
-           FROM unnest(%(documents)s::uuid[], %(versions)s::int[], %(parts)s::int[]) AS w (document_id, version, part)
-           WHERE p.document_id = w.document_id AND p.version = w.version AND p.part = w.part AND p.done_at IS NULL
-           RETURNING p.document_id, p.version, p.part""",
-        _values((part.document_id, part.version) for part in parts) | {"parts": [part.index for part in parts]},
+        f"""WITH marked AS (
+              UPDATE document_parts p SET done_at = clock_timestamp()
+              FROM unnest(%(documents)s::uuid[], %(versions)s::int[], %(parts)s::int[]) AS w (document_id, version, part)
+              WHERE p.document_id = w.document_id AND p.version = w.version AND p.part = w.part AND {_PENDING}
+              RETURNING p.document_id, p.version, p.part),
+            held AS (
+              INSERT INTO index_parts (document_id, version, part, index_id)
+              SELECT document_id, version, part, %(index)s::int FROM marked WHERE %(index)s::int IS NOT NULL
+              ON CONFLICT DO NOTHING)
+            SELECT * FROM marked""",  # noqa: S608
+        _values((part.document_id, part.version) for part in parts)
+        | {"parts": [part.index for part in parts], "index": index},
     ).fetchall()
     return {(row["document_id"], row["version"], row["part"]) for row in found}
 
@@ -173,7 +208,7 @@ def _with_parts_left(connection: Connection, versions: Sequence[Version]) -> set
         return set()
     found = connection.execute(
         f"""SELECT DISTINCT p.document_id, p.version
-            FROM {_WANTED} JOIN document_parts p USING (document_id, version) WHERE p.done_at IS NULL""",  # noqa: S608
+            FROM {_WANTED} JOIN document_parts p USING (document_id, version) WHERE {_PENDING}""",  # noqa: S608
         _values(versions),
     ).fetchall()
     return {(row["document_id"], row["version"]) for row in found}

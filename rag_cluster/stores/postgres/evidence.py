@@ -46,7 +46,10 @@ SELECT EXISTS (SELECT 1 FROM b) AS granted,
   g.name IS NOT NULL AS agent_found, g.hide_source_filename,
   i.id AS index_id, i.collection, i.embedder_fingerprint, i.dimension, i.state
 FROM (SELECT 1) one
-LEFT JOIN indexes i ON i.state = 'active'
+LEFT JOIN LATERAL (
+  SELECT * FROM indexes
+  WHERE state = 'active' OR (state = 'retired' AND embedder_fingerprint = %(embedder)s::text)
+  ORDER BY embedder_fingerprint IS DISTINCT FROM %(embedder)s::text, state LIMIT 1) i ON true
 LEFT JOIN agents g ON g.id = %(agent)s AND g.knowledge_base_id = %(knowledge_base)s"""  # noqa: S608
 
 # Chunks and documents of the hits are taken by their keys before anything is joined: left to itself, the planner may
@@ -77,14 +80,22 @@ class PostgresEvidence:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def scope(self, principal: Principal, knowledge_base_id: str, options: RetrievalOptions) -> ReadScope:
-        """Access keys, sources, mounts, visible documents and the active index in one statement.
+    async def scope(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        options: RetrievalOptions,
+        *,
+        embedder_fingerprint: str | None = None,
+    ) -> ReadScope:
+        """Access keys, sources, mounts, visible documents and the index in one statement: the active one, or that of
+        the caller's embedder if it was retired and is still there.
 
         What is not granted is an empty filter. visible_documents counts to 1,001 and no further, unless a whitelist
         was given. Corrections are those mounted by the agent. NotFoundError for an unknown agent.
         """
         limit = MAX_PUSHED_DOCUMENTS + 1 if options.document_ids is None else len(options.document_ids)
-        values = _values(principal, knowledge_base_id, options) | {"document_limit": limit}
+        values = _values(principal, knowledge_base_id, options) | {"document_limit": limit, "embedder": embedder_fingerprint}
         async with self._database.async_connection() as connection:
             row = await (await connection.execute(_SCOPE, values)).fetchone()
         assert row is not None, "the statement has one row"

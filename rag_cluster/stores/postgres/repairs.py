@@ -52,6 +52,12 @@ class InventoryRepairs:
                        VALUES (%s, %s, %s, %s, %s, clock_timestamp())""",
                     (document_id, version, part.index, part.start, part.end),
                 )
+                # The rows of the active index are compared with these chunks; another index writes its own anew.
+                connection.execute(
+                    """INSERT INTO index_parts (document_id, version, part, index_id)
+                       SELECT %s, %s, %s, id FROM indexes WHERE state = 'active'""",
+                    (document_id, version, part.index),
+                )
                 write_parts(connection, [content])
             return True
 
