@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +13,7 @@ import pytest
 
 from rag_cluster.domain.blocks import BlockType, DocumentSource, ParsedDocument
 from rag_cluster.parsing.pdf import PdfParser
+from rag_cluster.parsing.pdf.units import user_units
 from tests.parsing.pdf_pages import HEIGHT, WIDTH, Sheet, chinese_font, photo
 
 Parse = Callable[..., ParsedDocument]
@@ -121,3 +124,16 @@ def test_chinese_in_vertical_lines_is_read_from_top_to_bottom_and_right_to_left(
             sheet.text(450 - 24 * i, 100 + 14 * j, character, 12, font)
     text = "".join(block.content for block in parse(sheet.page().bytes()).blocks)
     assert text.replace(" ", "").replace("\n", "") == "".join(columns)
+
+
+def test_a_unit_in_a_packed_object_counts(tmp_path: Path) -> None:
+    content = Sheet().text(100, 200, "Plan", 12).page().bytes()
+    match = re.search(rb"(\d+) 0 obj\s*(<<(?:(?!endobj).)*?/Type /Page\s.*?>>)\s*endobj", content, re.DOTALL)
+    assert match is not None
+    head, body = match[1] + b" 0 ", match[2].replace(b"/Type /Page", b"/UserUnit 2 /Type /Page")
+    packed = zlib.compress(head + body)
+    facts = b"/Type /ObjStm /N 1 /First %d /Filter /FlateDecode /Length %d" % (len(head), len(packed))
+    stream = b"900 0 obj\n<<" + facts + b">>\nstream\n" + packed + b"\nendstream\nendobj\n"
+    path = tmp_path / "packed.pdf"
+    path.write_bytes(content[: match.start()] + stream + content[match.end() :])
+    assert user_units(str(path), 1) == {0: 2.0}

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -59,17 +58,15 @@ class NoteLine(Line):
 def find(textpage: Any, layer: TextLayer, words: Sequence[Word], shapes: Shapes, space: PageSpace) -> dict[int, str]:
     """id of a note's first word -> mark, of the upright words of an open text page. The marks in the running text are
     rewritten in place."""
-    sizes: Counter[float] = Counter()
+    sizes: dict[float, int] = {}
     for word in words:
-        sizes[word.style.size] += len(word.text)
-    if len(sizes) < 2:
+        size = word.style.size
+        sizes[size] = sizes.get(size, 0) + len(word.text)
+    body = max(sizes, key=sizes.__getitem__, default=0.0)
+    small, foot = SMALL * body, FOOT * space.height
+    if not sizes or min(sizes) >= small:
         return {}
-    body = sizes.most_common(1)[0][0]
-    low = [
-        w
-        for w in words
-        if w.y0 > FOOT * space.height and w.style.size < SMALL * body and w.style.turn == 0 and w.text.strip()
-    ]
+    low = [w for w in words if w.style.size < small and w.y0 > foot and w.style.turn == 0 and w.text.strip()]
     if not low:
         return {}
     starts = {id(word): mark for word, mark in _raised(low, words, body)}

@@ -12,7 +12,10 @@ from pathlib import Path
 
 _KEY = b"/UserUnit"
 _OBJECT = re.compile(rb"(?<!\d)(\d{1,10})\s+\d{1,5}\s+obj\b(.*?)(?=\bendobj\b|\bstream\b)", re.DOTALL)
-_PACKED = re.compile(rb"<<(?:[^<>]|<<[^<>]*>>)*?/ObjStm\b(?:[^<>]|<<[^<>]*>>)*>>\s*stream\r?\n")
+_PACKED = re.compile(rb"/ObjStm\b")
+_STREAM = re.compile(rb"\bstream\r?\n")
+_REACH = 600
+"""Bytes around the type of an object stream in which its dictionary lies."""
 _UNIT = re.compile(rb"/UserUnit\s+(\d*\.?\d+)")
 _KIDS = re.compile(rb"/Kids\s*\[([^\]]*)\]")
 _REFERENCE = re.compile(rb"(\d+)\s+\d+\s+R")
@@ -46,11 +49,13 @@ def _unpacked(data: bytes) -> Iterator[tuple[int, bytes]]:
     """(where the first object begins, content) of every object stream that can be read."""
     view = memoryview(data)
     for match in _PACKED.finditer(data):
-        first = _FIRST.search(match[0])
-        if first is None:
+        stream = _STREAM.search(data, match.end(), match.end() + _REACH)
+        begin = data.rfind(b"obj", max(match.start() - _REACH, 0), match.start())
+        first = _FIRST.search(data, begin, stream.start()) if stream is not None and begin >= 0 else None
+        if stream is None or first is None:
             continue
         try:
-            yield int(first[1]), zlib.decompressobj().decompress(view[match.end() :], MAX_UNPACKED)
+            yield int(first[1]), zlib.decompressobj().decompress(view[stream.end() :], MAX_UNPACKED)
         except zlib.error:
             continue  # encrypted, or packed otherwise: its pages count in points
 
