@@ -35,7 +35,7 @@ FAMILIES = {
     "ods": ".ods .ots",
     "odp": ".odp .otp",
     "text": ".html .htm .xhtml .md .markdown .txt .text .log .csv .tsv .tab",
-    "image": ".png .jpg .jpeg .tif .tiff .webp .bmp",
+    "image": ".png .jpg .jpeg .tif .tiff .webp .gif .bmp",
 }
 ALIKE = {"rtf": "doc"}
 """Kinds that count as another family: Word has long saved RTF under the name of .doc."""
@@ -61,7 +61,6 @@ NAMES = {
     "epub": "an EPUB book",
     "zip": "a ZIP archive",
     "rtf": "RTF",
-    "gif": "a GIF image",
     "executable": "an executable program",
     "binary": "unknown binary data",
 }
@@ -73,8 +72,8 @@ _MAGIC = (
     (b"MM\x00*", "image"),
     (b"II+\x00", "image"),
     (b"MM\x00+", "image"),
-    (b"GIF87a", "gif"),
-    (b"GIF89a", "gif"),
+    (b"GIF87a", "image"),
+    (b"GIF89a", "image"),
     (b"{\\rtf", "rtf"),
     (b"\x7fELF", "executable"),
     (b"\xfe\xed\xfa\xce", "executable"),

@@ -14,22 +14,30 @@ from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, EmptyDocumentError
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.limits import ParseLimits, check_image_size, check_page_count
-from rag_cluster.parsing.ocr import OcrMode, OcrParagraph, recognize_page
+from rag_cluster.parsing.ocr import OcrMode, OcrParagraph, read_page, rgb
 from rag_cluster.parsing.pages import each_page
 from rag_cluster.parsing.scan_tables import header_rows
 
 if TYPE_CHECKING:
     from PIL import Image
 
-_SHOWN_AS_IS = {"PNG": "image/png", "JPEG": "image/jpeg", "WEBP": "image/webp"}
+_SHOWN_AS_IS = {
+    "PNG": "image/png", "JPEG": "image/jpeg", "MPO": "image/jpeg", "WEBP": "image/webp", "GIF": "image/gif",
+}  # fmt: skip
+_THUMBNAIL = 254
+"""The TIFF tag that marks a frame as another one, smaller."""
 
 
 class ImageParser:
-    """PNG, JPEG, TIFF (every page), WebP, BMP. Boxes are pixels of the picture as displayed (EXIF applied)."""
+    """PNG, JPEG, TIFF (every page), WebP, GIF, BMP. Boxes are pixels of the picture as displayed (EXIF applied).
+
+    Of an animation the first frame is read: the others mostly repeat it. Lines that are too uncertain are left out,
+    and a warning says how many.
+    """
 
     name = "image"
-    version = "2"
-    extensions = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"})
+    version = "3"
+    extensions = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".gif", ".bmp"})
     only_recognition = True
 
     def __init__(
@@ -62,6 +70,11 @@ class ImageParser:
             with reading(source):
                 frames = getattr(picture, "n_frames", 1)
             check_page_count(frames, self._limits)
+            if frames > 1 and picture.format != "TIFF":
+                # The others of a photograph (MPO) are previews.
+                if picture.format != "MPO":
+                    builder.warn(f"Only the first of the {frames} frames of the animation was read")
+                frames = 1
             if self._recognizer is None:
                 builder.warn("The picture awaits text recognition")
                 return builder.build({"unrecognized_pages": list(range(1, frames + 1))}, unfinished=True)
@@ -85,9 +98,14 @@ class ImageParser:
         """The blocks of one frame; how many paragraphs were recognised."""
         from PIL import ImageOps
 
+        assert self._recognizer is not None
         with reading(source):
+            if getattr(frame, "tag_v2", {}).get(_THUMBNAIL, 0) & 1:
+                return 0
             upright = ImageOps.exif_transpose(frame)
-        paragraphs = recognize_page(self._recognizer, upright) if self._recognizer else []
+        read = read_page(self._recognizer, upright)
+        if read.warning:
+            builder.warn(read.warning if page is None else f"Page {page}: {read.warning}")
         content, media_type = _shown(source, frame, upright, page)
         builder.image(
             content,
@@ -97,9 +115,9 @@ class ImageParser:
             height=upright.height,
             locator=SourceLocator(page=page, bbox=(0.0, 0.0, float(upright.width), float(upright.height))),
         )
-        for paragraph in paragraphs:
+        for paragraph in read.paragraphs:
             _add(builder, paragraph, page)
-        return len(paragraphs)
+        return len(read.paragraphs)
 
 
 @contextmanager
@@ -132,5 +150,5 @@ def _shown(source: DocumentSource, frame: Image.Image, upright: Image.Image, pag
     if media_type and page is None:
         return Path(source.path).read_bytes(), media_type
     encoded = io.BytesIO()
-    (upright if upright.mode in ("1", "L", "LA", "P", "RGB", "RGBA") else upright.convert("RGB")).save(encoded, "PNG")
+    (upright if upright.mode in ("1", "L", "LA", "P", "RGB", "RGBA") else rgb(upright)).save(encoded, "PNG")
     return encoded.getvalue(), "image/png"

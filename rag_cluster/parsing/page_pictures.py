@@ -21,7 +21,7 @@ MAX_PAGES = 60
 """More pages than these have no picture: the view is for looking, and one file."""
 WIDTH = 1000
 """Pixels; a page's picture is never wider."""
-IMAGES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".bmp"})
+IMAGES = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".gif", ".bmp"})
 TARGET = "rag_cluster.parsing.page_pictures:PagePictures"
 
 

@@ -1,12 +1,13 @@
 """Recognised lines -> paragraphs in the order in which a person reads them.
 
-    pieces -> XY cuts (columns, then rows) -> rows -> tables -> paragraphs of the other rows
+    pieces -> straightened -> XY cuts (columns, then rows) -> rows -> tables -> paragraphs of the other rows
 
 Heights and gaps are measured in units of the line height, so that the resolution does not matter.
 """
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -18,6 +19,8 @@ from rag_cluster.domain.ports import RecognizedLine
 from rag_cluster.parsing.scan_tables import find_tables
 
 CJK = "\u2e80-\u9fff\uf900-\ufaff\uff00-\uffef\u3000-\u303f\U00020000-\U0003ffff"
+LEVEL = 0.25
+"""Degrees of skew below which a page is straight."""
 _ENDS_CJK = re.compile(f"[{CJK}]$")
 _STARTS_CJK = re.compile(f"^[{CJK}]")
 _SENTENCE_END = re.compile(r"[.!?。！？；;:：][\"'”’)）」』]?$")
@@ -44,11 +47,54 @@ class OcrParagraph:
 
 def paragraphs(lines: Iterable[RecognizedLine]) -> list[OcrParagraph]:
     """Group lines, in any order, of one upright page."""
-    pieces = [line for line in lines if line.text.strip()]
-    if not pieces:
+    given = [line for line in lines if line.text.strip()]
+    if not given:
         return []
+    pieces, as_given = _straightened(given)
     unit = median(_height(piece) for piece in pieces)
-    return [found for flow in _flows(_regions(pieces, unit), unit) for found in _read_flow(flow)]
+    found = (paragraph for flow in _flows(_regions(pieces, unit), unit) for paragraph in _read_flow(flow))
+    return [_as_given(paragraph, as_given) for paragraph in found] if as_given else list(found)
+
+
+def _straightened(lines: list[RecognizedLine]) -> tuple[list[RecognizedLine], dict[RecognizedLine, RecognizedLine]]:
+    """(lines with boxes of the page turned straight, straight line -> line); the lines and {} on a straight page."""
+    skew = _skew(lines)
+    if abs(skew) < LEVEL:
+        return lines, {}
+    cos, sin = math.cos(math.radians(skew)), math.sin(math.radians(skew))
+    as_given = {}
+    for line in lines:
+        x0, y0, x1, y1 = line.bbox
+        x, y = (x0 + x1) / 2, (y0 + y1) / 2
+        x, y = x * cos + y * sin, y * cos - x * sin
+        width, height = _upright_size(x1 - x0, y1 - y0, line.angle)
+        as_given[replace(line, bbox=(x - width / 2, y - height / 2, x + width / 2, y + height / 2))] = line
+    return list(as_given), as_given
+
+
+def _skew(lines: list[RecognizedLine]) -> float:
+    """Degrees by which the page falls to the right: the median over the length of its long lines."""
+    long = sorted((line.angle, _width(line)) for line in lines if _width(line) > 5 * _height(line) or line.angle)
+    half = sum(width for _, width in long) / 2
+    for angle, width in long:
+        half -= width
+        if half <= 0:
+            return angle
+    return 0.0
+
+
+def _upright_size(width: float, height: float, angle: float) -> tuple[float, float]:
+    """Width and height of a line from those of the upright box around it."""
+    cos, sin = math.cos(math.radians(angle)), abs(math.sin(math.radians(angle)))
+    spread = cos * cos - sin * sin
+    if spread < 0.1:
+        return width, height
+    return max((width * cos - height * sin) / spread, 1.0), max((height * cos - width * sin) / spread, 1.0)
+
+
+def _as_given(paragraph: OcrParagraph, lines: dict[RecognizedLine, RecognizedLine]) -> OcrParagraph:
+    given = tuple(lines[line] for line in paragraph.lines)
+    return replace(paragraph, lines=given, bbox=_around(given))
 
 
 _Rows = list[list[RecognizedLine]]
@@ -250,12 +296,16 @@ def _paragraph(rows: list[list[RecognizedLine]]) -> OcrParagraph:
     weight = sum(len(line.text) for line in lines)
     return OcrParagraph(
         text="\n".join(texts) if tabular else join_lines(texts),
-        bbox=(
-            min(line.bbox[0] for line in lines),
-            min(line.bbox[1] for line in lines),
-            max(line.bbox[2] for line in lines),
-            max(line.bbox[3] for line in lines),
-        ),
+        bbox=_around(lines),
         confidence=sum(line.confidence * len(line.text) for line in lines) / weight,
         lines=lines,
+    )
+
+
+def _around(lines: Sequence[RecognizedLine]) -> BBox:
+    return (
+        min(line.bbox[0] for line in lines),
+        min(line.bbox[1] for line in lines),
+        max(line.bbox[2] for line in lines),
+        max(line.bbox[3] for line in lines),
     )

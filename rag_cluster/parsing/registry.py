@@ -29,7 +29,7 @@ _MODULES = {
     "rag_cluster.parsing.markdown:MarkdownParser": ".md .markdown",
     "rag_cluster.parsing.csv:CsvParser": ".csv .tsv .tab",
     "rag_cluster.parsing.text:TextParser": ".txt .text .log",
-    "rag_cluster.parsing.images:ImageParser": ".png .jpg .jpeg .tif .tiff .webp .bmp",
+    "rag_cluster.parsing.images:ImageParser": ".png .jpg .jpeg .tif .tiff .webp .gif .bmp",
 }
 BUILT_IN: Mapping[str, str] = {ext: target for target, exts in _MODULES.items() for ext in exts.split()}
 """Extension -> module:Class."""

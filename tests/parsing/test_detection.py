@@ -156,7 +156,7 @@ def test_content_that_agrees_with_its_name_is_accepted(tmp_path: Path, name: str
         ("a.custom", ELF, UnsupportedDocumentTypeError),
         ("a.txt", bytes(range(256)) * 8, UnsupportedDocumentTypeError),
         ("a.csv", b"%PDF-1.4\n", UnsupportedDocumentTypeError),
-        ("a.png", b"GIF89a" + b"\x00" * 20, UnsupportedDocumentTypeError),
+        ("a.pdf", b"GIF89a" + b"\x00" * 20, UnsupportedDocumentTypeError),
         ("a.png", b"plain text", UnsupportedDocumentTypeError),
         ("a.txt", WORD, UnsupportedDocumentTypeError),
     ],

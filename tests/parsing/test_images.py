@@ -46,7 +46,7 @@ def test_a_turned_page_is_read_and_its_boxes_lie_on_the_page_as_given(degrees: i
     assert paragraph.text == SENTENCE and paragraph.rotation == degrees
     upright = recognize_page(RapidOcr(2), page())[0].bbox
     area = [(b[2] - b[0]) * (b[3] - b[1]) for b in (paragraph.bbox, upright)]
-    assert area[0] == pytest.approx(area[1], rel=0.15)
+    assert area[0] == pytest.approx(area[1], rel=0.25)
     ink = picture.convert("L").point(lambda v: 255 if v < 128 else 0).getbbox()
     assert ink is not None and all(abs(a - b) < 15 for a, b in zip(ink, paragraph.bbox, strict=True))
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.ocr import OcrMode, recognize_page
+from rag_cluster.parsing.ocr import OcrMode, read_page, recognize_page
 from rag_cluster.parsing.pdf import figures
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import area
@@ -61,7 +61,10 @@ class Scans:
             content.warnings.append(f"Page {number} {reason} and cannot be rendered")
             return content
         fx, fy = raw.space.width / image.width, raw.space.height / image.height
-        for paragraph in recognize_page(self._recognizer, image):
+        read = read_page(self._recognizer, image)
+        if read.warning:
+            content.warnings.append(f"Page {number}: {read.warning}")
+        for paragraph in read.paragraphs:
             x0, y0, x1, y1 = paragraph.bbox
             box = (x0 * fx, y0 * fy, x1 * fx, y1 * fy)
             content.items.append(OcrText(paragraph.text, box, paragraph.confidence, number, paragraph.rows))
