@@ -8,16 +8,18 @@ What takes long to import (Milvus's client, Arrow, engines) is imported where it
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from rag_cluster.domain.documents import DeleteReceipt, IngestionJob, KnowledgeBase, Source
+from rag_cluster.domain.documents import DeleteReceipt, IndexRecord, IngestionJob, KnowledgeBase, Source
 from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer, VisionDescriber
 from rag_cluster.errors import ConflictError, NotFoundError
 from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base, delete_source
+from rag_cluster.lifecycle.indexes import drop, switch
 from rag_cluster.lifecycle.outbox import drain
 from rag_cluster.lifecycle.stores import Stores
 from rag_cluster.parsing.limits import ParseLimits
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from rag_cluster.ingestion.uploads import UploadWorker
     from rag_cluster.ingestion.write_path import WritePath
     from rag_cluster.lifecycle.fsck import FsckOptions
+    from rag_cluster.lifecycle.recall import Comparison, Question
+    from rag_cluster.lifecycle.reembed import Compare
     from rag_cluster.lifecycle.report import Entry, FsckReport
     from rag_cluster.parsing.isolation import IsolatedParser
     from rag_cluster.retrieval.retriever import Retriever
@@ -370,6 +374,28 @@ class Services:
         from rag_cluster.lifecycle.fsck import fsck
 
         return fsck(self.write_path(), self.inventory, options, listener)
+
+    def compare_indexes(self, new: Services, questions: Sequence[Question], top_k: int) -> Compare:
+        """How this settings' embedder finds what the questions expect, beside that of `new`, each in its own index."""
+        from rag_cluster.lifecycle.recall import PinnedEvidence, compare_recall
+        from rag_cluster.retrieval.retriever import Retriever
+
+        def compare(active: IndexRecord, record: IndexRecord) -> Comparison:
+            old, other = (
+                Retriever(PinnedEvidence(self.evidence, index), self.index, services.async_embedder)
+                for services, index in ((self, active), (new, record))
+            )
+            return asyncio.run(compare_recall(old, other, questions, top_k))
+
+        return compare
+
+    def switch_index(self, name: str) -> IndexRecord:
+        """Make an index, by collection or embedder fingerprint, the active one."""
+        return switch(self.catalog, name)
+
+    def drop_index(self, name: str) -> IndexRecord:
+        """Delete an index that is not active."""
+        return drop(self.catalog, self.index, name)
 
     def retry_document(self, document_id: str) -> IngestionJob:
         """Queue a failed document again."""

@@ -18,6 +18,7 @@ from rag_cluster.cli import (
     knowledge_bases,
     parse,
     query,
+    reembed,
     runs,
     serve,
     stores,
@@ -31,7 +32,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for module in (demo, stores, ingest, serve, query, parse, evaluate, delete, fsck):
+for module in (demo, stores, ingest, serve, query, parse, evaluate, delete, fsck, reembed):
     module.register(app)
 app.add_typer(knowledge_bases.app, name="kb")
 app.add_typer(documents.app, name="docs")

@@ -313,8 +313,8 @@ class IndexRecord:
     embedder_fingerprint: str
     dimension: int
     state: str
-    """building | active | retired | dropping. Queries and publishing use the active one; deletes and access changes reach
-    all; a retired one is queried by servers that still have its embedder."""
+    """building | active | retired | dropping. Queries and publishing use the active one; deletes and access changes
+    reach all; a retired one is queried by servers that still have its embedder."""
 
 
 class OutboxKind(StrEnum):

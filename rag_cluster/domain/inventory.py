@@ -88,6 +88,8 @@ class DocumentFacts:
     assets: tuple[DocumentAsset, ...]
     losses: frozenset[tuple[int, str, str]]
     """(version, kind, subject) of what an earlier repair found lost for good."""
+    held_by: frozenset[str] = frozenset()
+    """Collections of which PostgreSQL says that they hold the whole published version."""
 
     @property
     def published(self) -> VersionFacts | None:
@@ -104,7 +106,7 @@ class Fault(StrEnum):
     """What can be wrong between the stores."""
 
     MISSING_ROW = "missing_row"
-    """A chunk of the published version is not in the active index."""
+    """A chunk of the published version is not in the active index, or in another one that is said to hold it."""
     ORPHAN_ROW = "orphan_row"
     """An index row of a document that is deleted or that PostgreSQL does not know."""
     DUPLICATE_ROW = "duplicate_row"

@@ -451,8 +451,8 @@ class Catalog(Protocol):
 
     def filling(
         self, index_id: int, parts: Sequence[Part]
-    ) -> AbstractContextManager[Mapping[str, tuple[str, int, Mapping[str, Any]]]]:
-        """Document id -> (source_id, access_key, metadata), of those that still show the version of these parts.
+    ) -> AbstractContextManager[Mapping[tuple[str, int], tuple[str, int, Mapping[str, Any]]]]:
+        """(document id, version) -> (source_id, access_key, metadata), of these parts' versions that queries see.
 
         Inside, they can be neither replaced, deleted nor changed: what the caller writes is removed or updated by
         whoever does so later. At the end the index holds their parts; after an exception it does not.

@@ -2,6 +2,7 @@
 
     manifest -> batches of documents -> prepare actors -> parts -> index actors -> receipts -> run report
     what awaits text recognition     -> OCR actors     -> parts -> index actors -> receipts
+    what another index lacks         -> parts (from snapshots)  -> fill actors  -> receipts     (`fill_stream`)
 
 The second line is an execution of its own with its own pools (`recognition`), so that scans never hold up text.
 Rows are ids and bounds: a document's bytes stay inside the prepare actor. PostgreSQL holds the truth, so a run killed
@@ -18,6 +19,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pyarrow as pa
@@ -25,18 +27,18 @@ import ray
 from ray.data import ActorPoolStrategy, DataContext
 from ray.exceptions import RayError
 
-from rag_cluster.domain.documents import PlannedFile, Receipt, RunStatus, SourceKind
+from rag_cluster.domain.documents import IndexRecord, PlannedFile, Receipt, RunStatus, SourceKind
 from rag_cluster.errors import RagClusterError
 from rag_cluster.ingestion import manifest, rows, steps
 from rag_cluster.ingestion.heartbeat import interruptible
 from rag_cluster.ingestion.ray_connection import connect
 from rag_cluster.ingestion.report import IngestionReport
-from rag_cluster.ingestion.rows import PreparedPart, Row
+from rag_cluster.ingestion.rows import PartDone, PreparedPart, Row
 from rag_cluster.ingestion.run import IngestionOptions, Run, RunContext, Stages, Stream
 from rag_cluster.ingestion.write_path import Pools, WritePath
 from rag_cluster.telemetry import configure_logging, trace_id
 
-__all__ = ["IngestionOptions", "IngestionReport", "run_ingestion"]
+__all__ = ["IngestionOptions", "IngestionReport", "fill_stream", "run_ingestion"]
 log = logging.getLogger("rag_cluster.ingestion")
 
 BATCH_DOCUMENTS = 16
@@ -90,6 +92,7 @@ def run_ingestion(
     source = write_path.catalog.ensure_source(base.id, SourceKind.BULK, options.source)
     strategy = options.chunking_strategy or source.default_chunking_strategy
     write_path.chunker(strategy)  # an unknown strategy ends the run before it begins
+    write_path.retry.call(lambda: steps.require_active(write_path))  # and so does another index's embedder
     context = RunContext(run_id, base.id, source.id, strategy)
 
     def stage(worker: type[_Prepare], pools: Pools) -> Stream:
@@ -123,13 +126,51 @@ def run_ingestion(
     return run.tally.report(run_id, base.name, status, message)
 
 
+def fill_stream(
+    factory: Factory, record: IndexRecord, run_id: str, *, address: str | None = None, num_cpus: int | None = None
+) -> steps.FillStream:
+    """The second graph: documents enter at index, from their snapshots (`lifecycle.reembed`).
+
+    factory: of write paths with the index's embedder; called once in each actor. address, num_cpus: as above.
+    """
+
+    def stream(parts: Sequence[PreparedPart]) -> Iterator[steps.Filled]:
+        pools = factory().pools
+        _ensure_ray(pools, address, num_cpus)
+        with interruptible():
+            for row in _results(partial(_fill_dataset, factory, record, run_id, parts, pools)):
+                if isinstance(row, PartDone | Receipt):
+                    yield row
+
+    return stream
+
+
+def _fill_dataset(
+    factory: Factory, record: IndexRecord, run_id: str, parts: Sequence[PreparedPart], pools: Pools
+) -> ray.data.Dataset:
+    return ray.data.from_arrow([rows.to_table(batch) for batch in steps.batches(parts, pools.batch_parts)]).map_batches(
+        _Fill,
+        fn_constructor_kwargs={"factory": factory, "record": record, "run_id": run_id},
+        batch_size=None,
+        batch_format="pyarrow",
+        compute=_fixed(pools.index_actors),
+        num_cpus=pools.index_cpus,
+        num_gpus=pools.index_gpus or None,
+    )
+
+
 def _stream(
     factory: Factory, context: RunContext, wave: Sequence[PlannedFile], pools: Pools, worker: type[_Prepare]
 ) -> Iterator[Row]:
     """One Ray Data execution over a wave. Pools are fixed: a fast stage must not starve a slow one."""
+    return _results(partial(_dataset, {"factory": factory, "context": context}, wave, pools, worker))
+
+
+def _results(make: Callable[[], ray.data.Dataset]) -> Iterator[Row]:
+    """Rows of a dataset as they come; an error of this program as itself."""
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     with _quiet_data_context():
-        dataset = _dataset({"factory": factory, "context": context}, wave, pools, worker)
+        dataset = make()
     try:
         for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
             yield from rows.from_table(table)
@@ -274,6 +315,22 @@ class _Index(_Worker):
             yield rows.to_table(row for row in arrived if not isinstance(row, PreparedPart))
         for some in steps.batches(parts, self._write_path.pools.batch_parts):
             yield rows.to_table(steps.index(self._write_path, self._record, some))
+
+
+class _Fill(_Worker):
+    """Actor: owns another index's embedder; fills that index from snapshots."""
+
+    def __init__(self, factory: Factory, record: IndexRecord, run_id: str) -> None:
+        self._record = record
+        super().__init__(factory, RunContext(run_id, "", "", None))
+
+    def _start(self) -> None:
+        self._write_path.index.ensure(self._record)
+
+    def __call__(self, batch: pa.Table) -> pa.Table:
+        self._enter()
+        parts = [row for row in rows.from_table(batch) if isinstance(row, PreparedPart)]
+        return rows.to_table(steps.fill(self._write_path, self._record, parts))
 
 
 def _batches(wave: Sequence[PlannedFile], actors: int, most: int = BATCH_DOCUMENTS) -> pa.Table:

@@ -20,7 +20,13 @@ from rag_cluster.domain import keys
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import Claim, Document, DocumentVersion, IngestionJob, Receipt, SourceFile
 from rag_cluster.domain.ports import UploadQueue
-from rag_cluster.errors import ClaimLostError, DeadlineExceededError, ExternalServiceError, NotFoundError
+from rag_cluster.errors import (
+    ClaimLostError,
+    DeadlineExceededError,
+    ExternalServiceError,
+    IndexMismatchError,
+    NotFoundError,
+)
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.failures import Failure, leave, record_failure
 from rag_cluster.ingestion.heartbeat import Heartbeat
@@ -71,13 +77,25 @@ def work_forever(worker: UploadWorker, stop: threading.Event) -> None:
 
 
 def work_once(worker: UploadWorker, stop: threading.Event | None = None) -> bool:
-    """Take the next job that is due and bring it to an end or back into the queue. False: nothing was due."""
+    """Take the next job that is due and bring it to an end or back into the queue. False: nothing was due, or it waits
+    for a worker with the active index's embedder."""
+    if not _fills_active_index(worker.write_path):
+        return False
     taken = worker.queue.claim(worker.name, worker.write_path.lease_seconds)
     if taken is None:
         return False
     job, claim = taken
     trace_id.set(job.id)
     _Attempt(worker, job, claim, stop or threading.Event()).run()
+    return True
+
+
+def _fills_active_index(write_path: WritePath) -> bool:
+    try:
+        write_path.retry.call(lambda: steps.require_active(write_path))
+    except IndexMismatchError as error:
+        log.warning("uploads wait: %s", error.message)
+        return False
     return True
 
 
@@ -120,6 +138,11 @@ class _Attempt:
             except _Stopped:
                 queue.release(job)
                 log.info("upload given back: the worker stops", extra={"document_id": job.document_id})
+            except IndexMismatchError as error:
+                if _fills_active_index(self._write_path):
+                    self._failed(Failure.of(error, self._stage.name))
+                else:  # switched while this document was embedded: it is for a worker with the new embedder
+                    queue.release(job)
             except (ClaimLostError, NotFoundError) as error:
                 leave(self._write_path, job.knowledge_base_id, self._claim)
                 queue.fail(job, error_type=error.type, message=error.message, retry_in=None)

@@ -35,7 +35,7 @@ class Rules:
     """What the comparison needs to know besides the document."""
 
     active: str | None
-    """Collection of the active index; a building one may lack rows."""
+    """Collection of the active index. Another one may lack what PostgreSQL does not say that it holds."""
     written_before: datetime
     """Younger objects may belong to work whose facts are not committed yet: they are never left over."""
     claim_seconds: float
@@ -58,7 +58,8 @@ def compare(view: View, rules: Rules) -> list[Finding]:
     if not any(finding.fault is Fault.COUNT_MISMATCH for finding in found):
         # Rows and objects are judged by what PostgreSQL says of the version: where that is not whole, it comes first.
         for collection, rows in view.rows.items():
-            found += _rows(facts, collection, rows, complete=collection == rules.active)
+            complete = collection == rules.active or collection in facts.held_by
+            found += _rows(facts, collection, rows, complete=complete)
         found += _objects(view, rules)
     return [finding for finding in found if (finding.version, finding.fault, finding.subject) not in facts.losses]
 

@@ -76,7 +76,8 @@ class _Scan:
         self._stores = Stores(
             write_path.catalog, write_path.outbox, write_path.index, write_path.snapshots, write_path.objects
         )
-        indexes = self._retry(write_path.catalog.indexes)
+        # What is being dropped goes as a whole.
+        indexes = [record for record in self._retry(write_path.catalog.indexes) if record.state != "dropping"]
         active = next((record for record in indexes if record.state == "active"), None)
         self._collections = [record.collection for record in indexes]
         self._rules = Rules(

@@ -24,12 +24,18 @@ class Reindexer:
         self._opened: set[str] = set()
 
     def rows(self, view: View, findings: Sequence[Finding]) -> None:
-        """Write these chunks' rows. IndexMismatchError when the settings' embedder is not the index's."""
+        """Write these chunks' rows. Where the settings' embedder is not the index's: IndexMismatchError for the active
+        one; another one is said to lack the version, so that the next re-embedding writes it."""
         by_collection: dict[str, set[str]] = defaultdict(set)
         for finding in findings:
             by_collection[finding.store].add(finding.subject)
         for collection, ids in by_collection.items():
-            self._write(view.facts, collection, ids)
+            record = self._records[collection]
+            version = view.facts.published_version
+            if record.state != "active" and not self._can_write(record) and version is not None:
+                self._write_path.catalog.forget_parts(collection, view.facts.id, version)
+            else:
+                self._write(view.facts, collection, ids)
 
     def fields(self, view: View, findings: Sequence[Finding]) -> None:
         """Write access_key and metadata of now; a row with a wrong source is written as a whole."""
@@ -40,7 +46,11 @@ class Reindexer:
         source_id, access_key, metadata = now
         for collection in {finding.store for finding in findings}:
             wrong = {row.id for row in view.rows[collection] if row.source_id != source_id} & facts.chunk_ids
-            if wrong:
+            record = self._records[collection]
+            if wrong and record.state != "active" and not self._can_write(record) and facts.published_version:
+                index.delete_rows(collection, facts.knowledge_base_id, sorted(wrong))
+                catalog.forget_parts(collection, facts.id, facts.published_version)
+            elif wrong:
                 self._write(facts, collection, wrong)
             index.update_access(collection, facts.id, access_key=access_key, metadata=metadata)
 
@@ -69,11 +79,14 @@ class Reindexer:
             # Replaced or deleted while these rows were written: whoever did so may have deleted before they came.
             write_path.outbox.add(OutboxKind.INDEX_DELETE, facts.id, facts.knowledge_base_id, {"version": version})
 
+    def _can_write(self, record: IndexRecord) -> bool:
+        return self._write_path.embedder().fingerprint == record.embedder_fingerprint
+
     def _open(self, record: IndexRecord) -> None:
         if record.collection in self._opened:
             return
-        fingerprint = self._write_path.embedder().fingerprint
-        if fingerprint != record.embedder_fingerprint:
+        if not self._can_write(record):
+            fingerprint = self._write_path.embedder().fingerprint
             raise IndexMismatchError(
                 f"{record.collection} holds vectors of embedder {record.embedder_fingerprint}, RAG_EMBEDDER names "
                 f"{fingerprint}: run fsck with the index's embedder"

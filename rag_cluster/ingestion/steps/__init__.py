@@ -8,18 +8,24 @@ reaches the index or the chunks before the snapshot is committed; every write is
 line is repaired by running again. Failures of documents are rows, not exceptions.
 """
 
-from rag_cluster.ingestion.steps.indexing import batches, index, index_batch, open_index
+from rag_cluster.ingestion.steps.filling import Filled, FillStream, fill, from_snapshots
+from rag_cluster.ingestion.steps.indexing import batches, index, index_batch, open_index, require_active
 from rag_cluster.ingestion.steps.preparation import Prepared, Stage, Work, prepare, prepare_claimed, resume
 
 __all__ = [
+    "FillStream",
+    "Filled",
     "Prepared",
     "Stage",
     "Work",
     "batches",
+    "fill",
+    "from_snapshots",
     "index",
     "index_batch",
     "open_index",
     "prepare",
     "prepare_claimed",
+    "require_active",
     "resume",
 ]

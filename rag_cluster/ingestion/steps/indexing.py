@@ -12,7 +12,7 @@ import numpy as np
 
 from rag_cluster.domain.chunks import MAX_PART_CHUNKS, IndexRow, PartContent
 from rag_cluster.domain.documents import IndexRecord, PartOutcome, Receipt
-from rag_cluster.errors import ModelUnavailableError
+from rag_cluster.errors import IndexMismatchError, ModelUnavailableError
 from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import AwaitingRecognition, Indexed, PartDone, PreparedPart
 from rag_cluster.ingestion.steps.preparation import Stage
@@ -44,8 +44,21 @@ def batches(parts: Sequence[PreparedPart], max_parts: int) -> Iterator[list[Prep
         yield batch
 
 
+def require_active(write_path: WritePath) -> None:
+    """IndexMismatchError unless what this process embeds would be found by queries. Loads no engine."""
+    active = next((found for found in write_path.catalog.indexes() if found.state == "active"), None)
+    fingerprint = write_path.embedder().fingerprint
+    if active is not None and active.embedder_fingerprint != fingerprint:
+        raise IndexMismatchError(
+            f"The active index {active.collection} belongs to embedder {active.embedder_fingerprint}, RAG_EMBEDDER "
+            f"names {fingerprint}: set it to the index's, or build another index with 'rag-cluster reembed'."
+        )
+
+
 def open_index(write_path: WritePath) -> IndexRecord:
-    """The index that this process's embedder fills, created when it is not there."""
+    """The active index, which this process's embedder fills, created when it is not there. IndexMismatchError when it
+    belongs to another embedder."""
+    write_path.retry.call(lambda: require_active(write_path))
     embedder = write_path.embedder()
     record = write_path.retry.call(lambda: write_path.catalog.ensure_index(embedder.fingerprint, embedder.dimension))
     write_path.retry.call(lambda: write_path.index.ensure(record))
@@ -55,11 +68,13 @@ def open_index(write_path: WritePath) -> IndexRecord:
 def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Indexed]:
     """Embed and write parts of several documents as one batch: a PartDone for each, a Receipt for each document that
     ends with it, an AwaitingRecognition for each that is published with its text only. Never raises for a document:
-    when the batch fails, its parts are tried one by one."""
+    when the batch fails, its parts are tried one by one. IndexMismatchError when another index is active by now."""
     stage = Stage(write_path)
     started = time.perf_counter()
     try:
         return index_batch(write_path, record, parts, stage)
+    except IndexMismatchError:
+        raise  # the run's, not the document's: what is unfinished is resumed under the embedder of the new index
     except Exception as error:  # becomes the failure row of each document that also fails alone
         if len(parts) > 1:
             once = replace(write_path, retry=RetryPolicy(retries=0))
@@ -76,27 +91,29 @@ def index_batch(
     started = time.perf_counter()
     stage.enter("read", 60)
     todo, rows = _not_done(write_path, parts)
-    loaded = [_Loaded(part, write_path.retry.call(partial(_read, write_path, part)), vectors=None) for part in todo]
+    loaded = [load(write_path, part) for part in todo]
     if not loaded:
         return rows
     stage.enter("embed", 65)
-    loaded = _embed(write_path, loaded)
+    loaded = embed(write_path, loaded)
     stage.enter("index", 90)
     # INDEXING for each version that is still ours, with the access facts of now. Should these change before a version
     # is published, the ledger owes an INDEX_ACCESS with it.
     facts = write_path.retry.call(lambda: write_path.ledger.begin_index([item.part.claim for item in loaded]))
     owned = [item for item in loaded if item.part.document_id in facts]
-    _upsert(write_path, record, owned, facts)
+    upsert(write_path, record, owned, facts)
     stage.enter("publish", 95)
     publishing = time.perf_counter()
-    rows += _complete(write_path, owned, (publishing - started) / len(loaded))
+    rows += _complete(write_path, record, owned, (publishing - started) / len(loaded))
     write_path.metrics.observe(STAGE_SECONDS, time.perf_counter() - publishing, stage=stage.name)
     lost = {item.part.document_id: item.part for item in loaded if item.part.document_id not in facts}
     return rows + [_busy(write_path, part, "index") for part in lost.values()]
 
 
 @dataclass(frozen=True, slots=True)
-class _Loaded:
+class Loaded:
+    """A part with its content."""
+
     part: PreparedPart
     content: PartContent
     vectors: Matrix | None
@@ -121,11 +138,14 @@ def _not_done(write_path: WritePath, parts: Sequence[PreparedPart]) -> tuple[lis
     return todo, rows
 
 
-def _read(write_path: WritePath, part: PreparedPart) -> PartContent:
-    return write_path.snapshots.read_part(part.knowledge_base_id, part.slice)
+def load(write_path: WritePath, part: PreparedPart) -> Loaded:
+    """A part's chunks from its snapshot, not embedded yet."""
+    read = partial(write_path.snapshots.read_part, part.knowledge_base_id, part.slice)
+    return Loaded(part, write_path.retry.call(read), vectors=None)
 
 
-def _embed(write_path: WritePath, loaded: Sequence[_Loaded]) -> list[_Loaded]:
+def embed(write_path: WritePath, loaded: Sequence[Loaded]) -> list[Loaded]:
+    """The same with vectors, by one call. ModelUnavailableError."""
     texts = [chunk.content for item in loaded for chunk in item.content.chunks]
     vectors = write_path.retry.call(lambda: write_path.embedder().embed_documents(texts))
     if len(vectors) != len(texts):
@@ -138,9 +158,8 @@ def _embed(write_path: WritePath, loaded: Sequence[_Loaded]) -> list[_Loaded]:
     return embedded
 
 
-def _upsert(
-    write_path: WritePath, record: IndexRecord, owned: Sequence[_Loaded], facts: Mapping[str, RowFacts]
-) -> None:
+def upsert(write_path: WritePath, record: IndexRecord, owned: Sequence[Loaded], facts: Mapping[str, RowFacts]) -> None:
+    """Write embedded parts to an index, with the access facts of their documents."""
     rows: list[IndexRow] = []
     for item in owned:
         source_id, access_key, metadata = facts[item.part.document_id]
@@ -150,10 +169,11 @@ def _upsert(
         write_path.retry.call(lambda: write_path.index.upsert(record.collection, rows, vectors))
 
 
-def _complete(write_path: WritePath, owned: Sequence[_Loaded], seconds: float) -> list[Indexed]:
+def _complete(write_path: WritePath, record: IndexRecord, owned: Sequence[Loaded], seconds: float) -> list[Indexed]:
     """Chunks and parents to PostgreSQL, parts done; the last part publishes, and only then is there a receipt."""
     written = [(item.part.claim, item.content) for item in owned]
-    outcomes = write_path.retry.call(lambda: write_path.ledger.complete_parts(written)) if written else []
+    complete = partial(write_path.ledger.complete_parts, written, index_id=record.id)
+    outcomes = write_path.retry.call(complete) if written else []
     rows: list[Indexed] = []
     for item, outcome in zip(owned, outcomes, strict=True):
         part, chunks = item.part, item.content.chunks

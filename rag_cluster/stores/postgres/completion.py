@@ -189,7 +189,8 @@ def _mark_done(connection: Connection, index: int | None, parts: Sequence[Part])
     found = connection.execute(
         f"""WITH marked AS (
               UPDATE document_parts p SET done_at = clock_timestamp()
-              FROM unnest(%(documents)s::uuid[], %(versions)s::int[], %(parts)s::int[]) AS w (document_id, version, part)
+              FROM unnest(%(documents)s::uuid[], %(versions)s::int[], %(parts)s::int[])
+                AS w (document_id, version, part)
               WHERE p.document_id = w.document_id AND p.version = w.version AND p.part = w.part AND {_PENDING}
               RETURNING p.document_id, p.version, p.part),
             held AS (

@@ -95,7 +95,8 @@ class PostgresEvidence:
         was given. Corrections are those mounted by the agent. NotFoundError for an unknown agent.
         """
         limit = MAX_PUSHED_DOCUMENTS + 1 if options.document_ids is None else len(options.document_ids)
-        values = _values(principal, knowledge_base_id, options) | {"document_limit": limit, "embedder": embedder_fingerprint}
+        values = _values(principal, knowledge_base_id, options)
+        values |= {"document_limit": limit, "embedder": embedder_fingerprint}
         async with self._database.async_connection() as connection:
             row = await (await connection.execute(_SCOPE, values)).fetchone()
         assert row is not None, "the statement has one row"

@@ -94,24 +94,28 @@ class IndexCatalog:
         return {part for part in parts if (part.document_id, part.version, part.index) in held}
 
     @contextmanager
-    def filling(self, index_id: int, parts: Sequence[Part]) -> Iterator[Mapping[str, tuple[str, int, Mapping[str, Any]]]]:
-        """Document id -> (source_id, access_key, metadata), of those that still show the version of these parts.
+    def filling(
+        self, index_id: int, parts: Sequence[Part]
+    ) -> Iterator[Mapping[tuple[str, int], tuple[str, int, Mapping[str, Any]]]]:
+        """(document id, version) -> (source_id, access_key, metadata), of these parts' versions that queries see.
 
         Inside, they can be neither replaced, deleted nor changed: what the caller writes is removed or updated by
         whoever does so later. At the end the index holds their parts; after an exception it does not.
         """
-        documents = {part.document_id: part.version for part in parts}
+        versions = list(dict.fromkeys((part.document_id, part.version) for part in parts))
         with self._database.transaction() as connection:
             found = connection.execute(
-                """SELECT d.id, d.source_id, d.access_key, d.metadata
+                """SELECT d.id, w.version, d.source_id, d.access_key, d.metadata
                    FROM unnest(%s::uuid[], %s::int[]) AS w (document_id, version) JOIN documents d
                      ON d.id = w.document_id AND d.published_version = w.version
                    WHERE d.deleted_at IS NULL ORDER BY d.id FOR SHARE OF d""",
-                (list(documents), list(documents.values())),
+                ([document for document, _ in versions], [version for _, version in versions]),
             ).fetchall()
-            facts = {row["id"]: (row["source_id"], row["access_key"], row["metadata"]) for row in found}
+            facts = {
+                (row["id"], row["version"]): (row["source_id"], row["access_key"], row["metadata"]) for row in found
+            }
             yield facts
-            owned = [part for part in parts if part.document_id in facts]
+            owned = [part for part in parts if (part.document_id, part.version) in facts]
             connection.execute(
                 f"""INSERT INTO index_parts (document_id, version, part, index_id)
                     SELECT w.document_id, w.version, w.part, %(index)s FROM {_WANTED}

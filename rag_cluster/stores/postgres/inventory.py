@@ -128,6 +128,14 @@ _CHUNKS = """
     SELECT c.id, c.document_id, c.parent_id IS NOT NULL AND p.id IS NULL AS parentless
     FROM documents d JOIN chunks c ON c.document_id = d.id AND c.version = d.published_version
     LEFT JOIN parents p ON p.id = c.parent_id WHERE d.id = ANY(%s::uuid[])"""
+_HELD_BY = """
+    SELECT d.id AS document_id, i.collection
+    FROM documents d JOIN document_parts p ON p.document_id = d.id AND p.version = d.published_version
+    JOIN index_parts x USING (document_id, version, part) JOIN indexes i ON i.id = x.index_id
+    WHERE d.id = ANY(%s::uuid[])
+    GROUP BY d.id, i.collection
+    HAVING count(*) = (
+      SELECT count(*) FROM document_parts a WHERE a.document_id = d.id AND a.version = d.published_version)"""
 _OWED = "SELECT document_id, count(*) AS entries FROM outbox WHERE document_id = ANY(%s::uuid[]) GROUP BY document_id"
 
 Row = dict[str, Any]
@@ -146,6 +154,7 @@ def _facts(connection: Connection, documents: Sequence[Row]) -> list[DocumentFac
     assets = _grouped(connection, "SELECT * FROM document_assets WHERE document_id = ANY(%s::uuid[]) ORDER BY id", ids)
     losses = _grouped(connection, "SELECT * FROM losses WHERE document_id = ANY(%s::uuid[])", ids)
     owed = _grouped(connection, _OWED, ids)
+    held_by = _grouped(connection, _HELD_BY, ids)
     return [
         DocumentFacts(
             id=row["id"],
@@ -166,6 +175,7 @@ def _facts(connection: Connection, documents: Sequence[Row]) -> list[DocumentFac
             parentless=sum(chunk["parentless"] for chunk in chunks[row["id"]]),
             assets=tuple(map(rows.asset, assets[row["id"]])),
             losses=frozenset((loss["version"], loss["kind"], loss["subject"]) for loss in losses[row["id"]]),
+            held_by=frozenset(entry["collection"] for entry in held_by[row["id"]]),
         )
         for row in documents
     ]
