@@ -141,7 +141,10 @@ def test_a_split_table_repeats_its_header_in_every_chunk(document: ParsedDocumen
         # A header that leaves no room for rows is not repeated.
         head = tables[0].content.split("\n")[: 1 + max(1, tables[0].metadata["header_rows"])]
         if TOKENIZER.count("\n".join(head)) <= 40:
-            assert c.text.startswith(tables[0].content.split("\n")[0].rstrip())
+            # Rows that follow the last cells of a row too long for one chunk have their header below these.
+            lines = [line.rstrip() for line in c.text.split("\n")]
+            rule = next(number for number, line in enumerate(lines) if line.startswith("| --- |"))
+            assert rule >= 1 and lines[rule - 1] == head[0].rstrip()
 
 
 @quick
