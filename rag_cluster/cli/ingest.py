@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
-import shlex
 import sys
 import uuid
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.text import Text
@@ -26,6 +23,7 @@ if TYPE_CHECKING:
 
 @command
 def ingest(
+    context: typer.Context,
     inputs: Annotated[list[str] | None, typer.Argument(help="Files, folders, globs or s3:// prefixes.")] = None,
     *,
     knowledge_base: Annotated[
@@ -55,6 +53,9 @@ def ingest(
     address: Annotated[
         str | None, typer.Option(help="http://HEAD:8265 submits a job; auto or host:port joins that Ray.")
     ] = None,
+    run_id: Annotated[
+        str | None, typer.Option("--run-id", hidden=True, help="Of the run, as a job is given it.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Ingest documents. What is unchanged is not read again; a killed run goes on where it stopped.
@@ -74,7 +75,7 @@ def ingest(
     settings = with_ocr(get_settings(), ocr)
     target = ray_address(settings, address)
     if target and target.startswith(("http://", "https://")):
-        _submit(target, as_json)
+        _submit(target, settings, context, as_json)
         return
     stated = bool(acl or open_ or department or security_level)
     groups = tuple(acl) if acl else (() if open_ else None)
@@ -95,7 +96,9 @@ def ingest(
         return
     services(settings).ensure_knowledge_base(knowledge_base)
     with ray_stopped_afterwards():
-        report = run_ingestion(WritePathFactory(settings), knowledge_base, inputs, options, address=target)
+        report = run_ingestion(
+            WritePathFactory(settings), knowledge_base, inputs, options, run_id=run_id, address=target
+        )
     if as_json:
         emit(report.to_dict())
     else:
@@ -131,42 +134,36 @@ def _require_some(inputs: list[str]) -> None:
         raise NotFoundError(f"There is no file or folder {', '.join(map(repr, local))}.")
 
 
-def _submit(address: str, as_json: bool) -> None:
-    """Send this very command to a cluster as a job and follow its log."""
-    from rag_cluster.client import submit_and_follow
+def _submit(address: str, settings: Settings, context: typer.Context, as_json: bool) -> None:
+    """Send this very command to a cluster as a job, or find the one that is under way, and follow its log."""
+    from rag_cluster.client.jobs import Cluster, last_object
+    from rag_cluster.client.secrets import settings_secrets
 
-    arguments = _without_address(sys.argv[1:])
-    entrypoint = " ".join(["python", "-m", "rag_cluster.cli", *map(shlex.quote, arguments)])
-    submission_id, status, log = submit_and_follow(
-        address, entrypoint, on_log=None if as_json else lambda text: print(text, end="", file=sys.stderr)
-    )
+    cluster = Cluster(address, secrets=settings_secrets(settings))
+    job = cluster.submit(_arguments(context), run_id=True)
+    status = job.follow(on_log=None if as_json else lambda text: print(text, end="", file=sys.stderr))
     if as_json:
-        emit({"submission_id": submission_id, "status": status, "report": _last_object(log), "log": log})
+        log = job.log()
+        emit({"submission_id": job.submission_id, "status": status, "report": last_object(log), "log": log})
     if status != "SUCCEEDED":
-        err.print(Text.assemble(("error", "bold red"), f" (job_failed): job {submission_id} ended {status}"))
+        err.print(Text.assemble(("error", "bold red"), f" (job_failed): job {job.submission_id} ended {status}"))
         raise typer.Exit(1)
 
 
-def _last_object(log: str) -> Any:
-    """What the job printed with --json; None when it died before."""
-    for line in reversed(log.splitlines()):
-        with contextlib.suppress(ValueError):
-            return json.loads(line)
-    return None
+def _arguments(context: typer.Context) -> list[str]:
+    """This command line for another machine: without --address, paths made absolute."""
+    from rag_cluster.client.ingest import absolute
 
-
-def _without_address(arguments: list[str]) -> list[str]:
-    kept: list[str] = []
-    skip = False
-    for argument in arguments:
-        if skip:
-            skip = False
-        elif argument == "--address":
-            skip = True
-        elif not argument.startswith("--address="):
-            # Relative paths mean this machine's folder here, and the job's there: send them absolute.
-            kept.append(str(Path(argument).absolute()) if Path(argument).exists() else argument)
-    return kept
+    given: list[str] = []
+    for parameter in context.command.params:
+        name, value = str(parameter.name), context.params.get(str(parameter.name))
+        if name in ("inputs", "address", "run_id") or value is None or value == parameter.get_default(context):
+            continue
+        values = value if isinstance(value, list | tuple) else [value]
+        texts = [absolute(str(item)) if name == "manifest" else str(item) for item in values]
+        option = parameter.opts[0]
+        given += [option] if value is True else [f"{option}={text}" for text in texts]
+    return [str(context.info_name), *given, "--", *map(absolute, context.params.get("inputs") or ())]
 
 
 def register(app: typer.Typer) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
@@ -13,10 +14,11 @@ from rag_cluster.cli.output import command, emit, say, table
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.retrieval import RetrievalMode
-from rag_cluster.errors import InvalidRequestError, SourceUnavailableError, error_types
 from rag_cluster.telemetry import new_trace_id
 
 if TYPE_CHECKING:
+    from pydantic import BaseModel
+
     from rag_cluster.domain.retrieval import RetrievalOptions
     from rag_cluster.serving.schemas import AnswerResponse, QueryOptions, RetrieveResponse, TraceModel
     from rag_cluster.wiring import Services
@@ -27,30 +29,16 @@ Mode = Annotated[RetrievalMode, typer.Option(help="dense, sparse or hybrid.", ca
 TopK = Annotated[int | None, typer.Option(min=1, max=100, help="Results.")]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the stages.")]
 
+Response = TypeVar("Response", bound="BaseModel")
+
 _MARK = re.compile(r"\[(?:来源|Source) (\d+)\]\(citation://\1\)")
 
 
-def _post(url: str, path: str, body: dict[str, Any], key: str | None) -> dict[str, Any]:
-    import httpx
+def _post(url: str, path: str, model: type[Response], body: dict[str, Any], key: str | None) -> Response:
+    from rag_cluster.client.http import connect
 
-    headers = {"Authorization": f"Bearer {key}"} if key else {}
-    try:
-        response = httpx.post(f"{url.rstrip('/')}{path}", json=body, headers=headers, timeout=120)
-    except (httpx.UnsupportedProtocol, httpx.InvalidURL):
-        raise InvalidRequestError(f"--url takes http://HOST:PORT, not {url!r}.") from None
-    except httpx.HTTPError as error:
-        reason = str(error) or type(error).__name__
-        raise SourceUnavailableError(f"No answer from {url}: {reason}. Is the server running?") from None
-    try:
-        answer: dict[str, Any] = response.json()
-        if response.is_success:
-            return answer
-        kind, message = str(answer["error"]["type"]), str(answer["error"]["message"])
-    except (ValueError, KeyError, TypeError):
-        raise SourceUnavailableError(f"{url} answered {response.status_code}, but not as rag_cluster does.") from None
-    if kind not in error_types() or kind == "internal_error":
-        raise SourceUnavailableError(f"{url} failed: {message}")
-    raise error_types()[kind](message)
+    with contextlib.closing(connect(url, key)) as api:
+        return api.post(path, model, body)
 
 
 def _local(base: str, options: QueryOptions) -> tuple[Services, str, RetrievalOptions]:
@@ -128,7 +116,7 @@ def search(
     options = QueryOptions(mode=mode, top_k=top_k)
     if url:
         body = {"knowledge_base": knowledge_base, "query": query, "options": options.model_dump(mode="json")}
-        found = RetrieveResponse.model_validate(_post(url, "/v1/retrieve", body, api_key))
+        found = _post(url, "/v1/retrieve", RetrieveResponse, body, api_key)
     else:
         found = _search(knowledge_base, query, options)
     if as_json:
@@ -172,7 +160,7 @@ def ask(
     options = QueryOptions(mode=mode, top_k=top_k)
     if url:
         body = {"knowledge_base": knowledge_base, "question": question, "options": options.model_dump(mode="json")}
-        answer = AnswerResponse.model_validate(_post(url, "/v1/answer", body, api_key))
+        answer = _post(url, "/v1/answer", AnswerResponse, body, api_key)
     else:
         answer = _ask(knowledge_base, question, options)
     if as_json:

@@ -1,0 +1,404 @@
+"""`RagCluster`: everything that a notebook does, on the embedded default or on a cluster, by the same calls."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self, Unpack
+
+from rag_cluster.client import http, queries
+from rag_cluster.client.ingest import Ingestion, frame_as_manifest, is_frame, locations, records
+from rag_cluster.client.jobs import Cluster, Job
+from rag_cluster.client.progress import in_notebook, polled, shown
+from rag_cluster.client.reports import ReportView
+from rag_cluster.client.secrets import settings_secrets
+from rag_cluster.client.uploads import Uploads, UploadsView, files_as_uploads, texts_as_uploads
+from rag_cluster.client.views import (
+    AnswersView,
+    AnswerView,
+    DeletionsView,
+    DocumentsView,
+    ExplainView,
+    KnowledgeBasesView,
+    ParsedView,
+    RunsView,
+    SearchView,
+)
+from rag_cluster.errors import (
+    ConflictError,
+    ExternalServiceError,
+    ForbiddenError,
+    InvalidRequestError,
+    JobFailedError,
+    NotFoundError,
+)
+from rag_cluster.serving.schemas import (
+    DeleteResponse,
+    KnowledgeBaseDeleteResponse,
+    KnowledgeBaseResponse,
+    RunDetail,
+    RunResponse,
+)
+from rag_cluster.settings import Settings, get_settings
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from rag_cluster.client.embedded import Embedded
+
+UPLOAD_SECONDS = 3600.0
+
+
+class RagCluster:
+    """A cluster, or with no arguments the embedded default inside this process.
+
+    url, api_key: of a running server, http://HOST:PORT. ray_address: of a Ray dashboard that takes jobs,
+    http://HEAD:8265, or without a url of a Ray to join; default: the settings'. knowledge_base: name or id, for calls
+    that name none. data_dir, settings: of the embedded default; default: the environment's settings, so that
+    `RAG_POSTGRES_DSN` and the like name a cluster's stores. Works where an event loop runs, as in Jupyter; not meant
+    for several threads at once.
+
+    >>> with RagCluster(knowledge_base="handbook") as rag:
+    ...     rag.ingest("./documents")
+    ...     rag.ask("岸桥制动器的标准间隙是多少？")
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        api_key: str | None = None,
+        ray_address: str | None = None,
+        knowledge_base: str | None = None,
+        data_dir: str | Path | None = None,
+        settings: Settings | None = None,
+    ) -> None:
+        if url is None and api_key is not None:
+            raise InvalidRequestError("api_key is for a server: give its url.")
+        if url is not None and (data_dir is not None or settings is not None):
+            raise InvalidRequestError("data_dir and settings are of the embedded default, which a url replaces.")
+        self.settings = settings or get_settings()
+        given = {"data_dir": data_dir and Path(data_dir), "ray_address": ray_address}
+        self.settings = self.settings.model_copy(update={name: value for name, value in given.items() if value})
+        self.knowledge_base = knowledge_base
+        self._cluster = self._job_cluster(self.settings.ray_address, api_key)
+        self._embedded: Embedded | None = None
+        if url is None:
+            from rag_cluster.client.embedded import Embedded
+
+            self._embedded = Embedded(self.settings)
+            self._api = self._embedded.api
+        else:
+            self._api = http.connect(url, api_key)
+
+    def _job_cluster(self, address: str, api_key: str | None) -> Cluster | None:
+        if not address.startswith(("http://", "https://")):
+            return None  # a Ray that this process joins, or its own
+        return Cluster(address, secrets=[*settings_secrets(self.settings), *([api_key] if api_key else [])])
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def __repr__(self) -> str:
+        jobs = f", jobs at {self._cluster.address}" if self._cluster else ""
+        return f"RagCluster({self._api.name}{jobs})"
+
+    def close(self) -> None:
+        """Close connections; of the embedded default stop what this client started (servers, Ray), nothing else."""
+        (self._embedded or self._api).close()
+
+    # -- documents in ------------------------------------------------------------------------------------------------
+
+    def ingest(
+        self,
+        inputs: str | Path | Sequence[str | Path] | pd.DataFrame = (),
+        *,
+        knowledge_base: str | None = None,
+        manifest: str | Path | Sequence[str | Path] = (),
+        acl: Sequence[str] | None = None,
+        department: str | None = None,
+        security_level: int = 0,
+        chunking: str | None = None,
+        retry_failed: bool = False,
+        verify_content: bool = False,
+        include: Sequence[str] = (),
+        exclude: Sequence[str] = (),
+        sync: bool = False,
+        ocr: str | None = None,
+        key: str | None = None,
+        runtime_env: Mapping[str, Any] | None = None,
+        progress: bool = True,
+    ) -> ReportView:
+        """Bring a knowledge base, created when new, up to date with files, folders, globs or s3:// prefixes.
+
+        Here with a local Ray; with a `ray_address` as a job of that cluster, whose paths they then are. A DataFrame is
+        a manifest: `uri`, and as far as given `acl`, `department`, `security_level`, `metadata`, `chunking`.
+        acl: groups that may read; []: everyone with the base; None: as the document has it, else the base's default.
+
+        The same call again follows the job that is under way. With a `key`, a job that succeeded under it is not done
+        again either. Failed documents are rows of the report. An interrupt ends a run here, which the next one goes on
+        with; of a job it ends only the following: see `cancel`.
+        """
+        frame = inputs if is_frame(inputs) else None
+        if frame is not None and self._cluster is not None:
+            raise InvalidRequestError(
+                "A job cannot read a DataFrame of this process: write it where the cluster reads, as "
+                "frame.to_parquet('s3://...'), and give that as manifest."
+            )
+        ingestion = Ingestion(
+            self._base(knowledge_base),
+            inputs=() if frame is not None else locations(inputs),
+            manifests=("frame",) if frame is not None else locations(manifest),
+            acl=None if acl is None else tuple(acl),
+            department=department,
+            security_level=security_level,
+            chunking=chunking,
+            retry_failed=retry_failed,
+            verify_content=verify_content,
+            include=tuple(include),
+            exclude=tuple(exclude),
+            sync=sync,
+            ocr=ocr,
+        )
+        if self._cluster is not None:
+            job = self._cluster.submit(ingestion.arguments(), key=key, runtime_env=runtime_env, run_id=True)
+            return self._followed(job, progress)
+        if self._embedded is None:
+            raise InvalidRequestError(
+                "ingest runs as a job: give RagCluster a ray_address, as http://HEAD:8265. upload() sends files of "
+                "this machine through the server."
+            )
+        if frame is None:
+            return self._ingest_here(ingestion, progress)
+        with frame_as_manifest(ingestion, frame) as listed:
+            return self._ingest_here(listed, progress)
+
+    def _ingest_here(self, ingestion: Ingestion, progress: bool) -> ReportView:
+        assert self._embedded is not None
+        run_id = str(uuid.uuid4())
+        options = ingestion.options(progress=progress and not in_notebook())
+        with shown("ingesting", wanted=progress and in_notebook()) as show, polled(lambda: self._seen(run_id), show):
+            report = self._embedded.ingest(
+                ingestion.knowledge_base, ingestion.inputs, options, ocr=ingestion.ocr, run_id=run_id
+            )
+        return ReportView.of(report)
+
+    def _followed(self, job: Job, progress: bool) -> ReportView:
+        with shown("ingesting", wanted=progress) as show:
+            job.follow(on_poll=lambda status: show(status, self._seen(job.run_id)))
+        try:
+            return ReportView.from_dict(job.result())
+        except (JobFailedError, KeyError):
+            if self._seen(job.run_id) is None:
+                raise
+            return self.run(job.run_id)
+
+    def _seen(self, run_id: str) -> RunDetail | None:
+        """A run as far as it can be seen from here: following it must not fail where the run does not."""
+        try:
+            return self._api.get(f"/v1/runs/{http.segment(run_id)}", RunDetail)
+        except (NotFoundError, ForbiddenError, ExternalServiceError):
+            return None
+
+    def submit(
+        self,
+        *arguments: str,
+        key: str | None = None,
+        runtime_env: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, str] | None = None,
+    ) -> Job:
+        """Submit any `rag-cluster` command as a job: `submit("fsck", "--repair", "--json")`. Idempotent as `ingest`.
+
+        InvalidRequestError for arguments, runtime_env or metadata that would show a secret on Ray's dashboard.
+        """
+        if self._cluster is None:
+            raise InvalidRequestError("A job needs a cluster: give RagCluster a ray_address, as http://HEAD:8265.")
+        return self._cluster.submit(arguments, key=key, runtime_env=runtime_env, metadata=metadata)
+
+    def add_texts(
+        self,
+        texts: str | Mapping[str, Any] | Iterable[str | Mapping[str, Any]] | pd.DataFrame,
+        *,
+        knowledge_base: str | None = None,
+        acl: Sequence[str] | None = None,
+        department: str | None = None,
+        security_level: int = 0,
+        chunking: str | None = None,
+        timeout: float = UPLOAD_SECONDS,
+    ) -> UploadsView:
+        """Add texts as documents of their own and wait until they can be searched.
+
+        Dictionaries and DataFrames have `text` and as far as given `uri`, `filename`, `metadata`, `acl`, `department`,
+        `security_level`, `chunking`. A `filename` or `uri` that ends in .md is read as Markdown. The same text with the
+        same attributes is added once; a changed text is another document.
+        """
+        defaults = {
+            "acl": acl,
+            "department": department,
+            "security_level": security_level,
+            "chunking": chunking,
+        }
+        uploads = texts_as_uploads(texts, defaults)
+        return self._uploads(knowledge_base, timeout).send(uploads)
+
+    def upload(
+        self,
+        files: str | Path | Sequence[str | Path],
+        *,
+        knowledge_base: str | None = None,
+        acl: Sequence[str] | None = None,
+        department: str | None = None,
+        security_level: int = 0,
+        metadata: Mapping[str, Any] | None = None,
+        chunking: str | None = None,
+        timeout: float = UPLOAD_SECONDS,
+    ) -> UploadsView:
+        """Send files and folders of this machine through the server and wait until they can be searched."""
+        defaults = {
+            "acl": acl,
+            "department": department,
+            "security_level": security_level,
+            "metadata": metadata,
+            "chunking": chunking,
+        }
+        return self._uploads(knowledge_base, timeout).send(files_as_uploads(locations(files), defaults))
+
+    def _uploads(self, knowledge_base: str | None, timeout: float) -> Uploads:
+        name = self._base(knowledge_base)
+        path = f"/v1/knowledge-bases/{http.segment(name)}"
+        try:
+            base = self._api.get(path, KnowledgeBaseResponse)
+        except NotFoundError:
+            try:
+                base = self.create_knowledge_base(name)
+            except ConflictError:  # somebody else was faster
+                base = self._api.get(path, KnowledgeBaseResponse)
+        return Uploads(self._api, base.id, self._embedded.work if self._embedded else lambda: False, timeout)
+
+    # -- answers out -------------------------------------------------------------------------------------------------
+
+    def search(
+        self, query: str, *, knowledge_base: str | None = None, **options: Unpack[queries.Options]
+    ) -> SearchView:
+        """Evidence for a query, best first, with its trace."""
+        return queries.search(self._api, self._base(knowledge_base), query, options)
+
+    def ask(
+        self,
+        question: str,
+        *,
+        knowledge_base: str | None = None,
+        session_id: str | None = None,
+        **options: Unpack[queries.Options],
+    ) -> AnswerView:
+        """An answer with its citations, or a refusal when the documents do not tell."""
+        return queries.ask(self._api, self._base(knowledge_base), question, session_id, options)
+
+    def ask_all(
+        self,
+        questions: Iterable[str] | pd.DataFrame,
+        *,
+        knowledge_base: str | None = None,
+        **options: Unpack[queries.Options],
+    ) -> AnswersView:
+        """Answers to questions, or to a DataFrame's column `question`, in their order."""
+        asked = [row["question"] for row in records(questions)] if is_frame(questions) else list(questions)
+        return AnswersView([self.ask(question, knowledge_base=knowledge_base, **options) for question in asked])
+
+    def explain(
+        self,
+        query: str,
+        document_id: str,
+        *,
+        chunk_id: str | None = None,
+        knowledge_base: str | None = None,
+        **options: Unpack[queries.Options],
+    ) -> ExplainView:
+        """Where dense, BM25 and both fused put a document or one of its chunks for a query."""
+        return queries.explain(self._api, self._base(knowledge_base), query, document_id, chunk_id, options)
+
+    def parse(self, file: str | Path, *, ocr: str | None = None) -> ParsedView:
+        """What the parser sees in a file of this machine; needs no store. ocr: auto, off or force."""
+        from rag_cluster.parsing.output import local_source
+        from rag_cluster.wiring import isolated_parser
+
+        path = Path(file).expanduser()
+        if not path.is_file():
+            raise NotFoundError(f"There is no file {path}.")
+        source = local_source(path)
+        settings = self.settings if ocr is None else self.settings.model_copy(update={"ocr": ocr})
+        with isolated_parser(settings) as parser:
+            return ParsedView(parser.parse(source), source)
+
+    # -- what is there -----------------------------------------------------------------------------------------------
+
+    def documents(
+        self, *, knowledge_base: str | None = None, status: str | None = None, limit: int = 1000
+    ) -> DocumentsView:
+        """Documents that the caller may read, `limit` at most. status: READY, FAILED ..."""
+        path = f"/v1/knowledge-bases/{http.segment(self._base(knowledge_base))}/documents"
+        return self._api.listed(path, DocumentsView, limit, status=status)
+
+    def knowledge_bases(self, *, limit: int = 1000) -> KnowledgeBasesView:
+        """Knowledge bases that the caller may use."""
+        return self._api.listed("/v1/knowledge-bases", KnowledgeBasesView, limit)
+
+    def create_knowledge_base(
+        self, name: str, *, description: str = "", default_acl: Sequence[str] | None = None
+    ) -> KnowledgeBaseResponse:
+        """default_acl: groups that read documents without acl; []: everyone with the base; None: closed."""
+        acl = None if default_acl is None else list(default_acl)
+        body = {"name": name, "description": description, "default_acl": acl}
+        return self._api.post("/v1/knowledge-bases", KnowledgeBaseResponse, body)
+
+    def delete(self, documents: str | Iterable[str] | pd.DataFrame | DocumentsView | UploadsView) -> DeletionsView:
+        """Delete documents everywhere, by id or by a DataFrame's column `id` or `document_id`."""
+        paths = (f"/v1/documents/{http.segment(identity)}" for identity in _document_ids(documents))
+        return DeletionsView([self._api.delete(path, DeleteResponse) for path in paths])
+
+    def delete_knowledge_base(self, knowledge_base: str) -> DeletionsView:
+        """Delete a knowledge base, which must be named, with all its documents."""
+        path = f"/v1/knowledge-bases/{http.segment(knowledge_base)}"
+        return DeletionsView(self._api.delete(path, KnowledgeBaseDeleteResponse).documents)
+
+    def runs(self, *, limit: int = 50) -> RunsView:
+        """Bulk runs, newest first."""
+        return self._api.listed("/v1/runs", RunsView, limit)
+
+    def run(self, run_id: str) -> ReportView:
+        """One run as its row tells it, under way or ended."""
+        return ReportView.of_run(self._api.get(f"/v1/runs/{http.segment(run_id)}", RunDetail))
+
+    def cancel(self, run_id: str) -> RunResponse:
+        """Ask a run to end within seconds, from any machine; the next run goes on where it stopped."""
+        return self._api.post(f"/v1/runs/{http.segment(run_id)}/cancel", RunResponse)
+
+    def _base(self, given: str | None) -> str:
+        name = given or self.knowledge_base
+        if not name:
+            raise InvalidRequestError(
+                "Name a knowledge base here or for the whole client: RagCluster(knowledge_base=...)."
+            )
+        return name
+
+
+def _document_ids(documents: Any) -> list[str]:
+    if isinstance(documents, str):
+        return [documents]
+    if isinstance(documents, DocumentsView):
+        return [item.id for item in documents.items]
+    if isinstance(documents, UploadsView):
+        return documents.document_ids
+    if is_frame(documents):
+        column = next((name for name in ("document_id", "id") if name in documents.columns), None)
+        if column is None:
+            raise InvalidRequestError("The DataFrame has no column document_id or id.")
+        return [str(value) for value in documents[column].dropna()]
+    return list(documents)

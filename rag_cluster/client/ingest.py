@@ -1,0 +1,114 @@
+"""What an ingestion is asked to do, as the run's options and as the command line of a job."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.errors import InvalidRequestError
+from rag_cluster.ingestion.listing import Patterns
+from rag_cluster.ingestion.run import IngestionOptions
+from rag_cluster.parsing.ocr import OcrMode
+
+
+@dataclass(frozen=True, slots=True)
+class Ingestion:
+    """One `ingest`, of the client or the terminal. Texts are locations, groups and patterns as `rag-cluster ingest`
+    takes them."""
+
+    knowledge_base: str
+    inputs: tuple[str, ...] = ()
+    manifests: tuple[str, ...] = ()
+    acl: tuple[str, ...] | None = None
+    """None: as the document has it, else the base's default. (): everyone with the base."""
+    department: str | None = None
+    security_level: int = 0
+    chunking: str | None = None
+    retry_failed: bool = False
+    verify_content: bool = False
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    sync: bool = False
+    ocr: str | None = None
+
+    def __post_init__(self) -> None:
+        if not self.inputs and not self.manifests:
+            raise InvalidRequestError("Give files, folders, globs or s3:// prefixes, or a manifest.")
+        if self.ocr is not None and self.ocr not in list(OcrMode):
+            raise InvalidRequestError(f"ocr is one of {', '.join(OcrMode)}, not {self.ocr!r}.")
+        if not 0 <= self.security_level <= 9:
+            raise InvalidRequestError(f"security_level is 0 to 9, not {self.security_level}.")
+
+    def options(self, *, progress: bool) -> IngestionOptions:
+        """For a run in this process."""
+        stated = self.acl is not None or self.department or self.security_level
+        return IngestionOptions(
+            access=AccessAttributes(self.acl, self.department, self.security_level) if stated else None,
+            chunking_strategy=self.chunking,
+            retry_failed=self.retry_failed,
+            verify_content=self.verify_content,
+            manifests=self.manifests,
+            patterns=Patterns(self.include, self.exclude),
+            sync=self.sync,
+            progress=progress,
+        )
+
+    def arguments(self) -> list[str]:
+        """For a run elsewhere: the same as a `rag-cluster` command line."""
+        groups = ["--open"] if self.acl == () else [f"--acl={group}" for group in self.acl or ()]
+        single = {"--department": self.department, "--chunking": self.chunking, "--ocr": self.ocr}
+        flags = {"--retry-failed": self.retry_failed, "--verify-content": self.verify_content, "--sync": self.sync}
+        several = {"--manifest": self.manifests, "--include": self.include, "--exclude": self.exclude}
+        return [
+            "ingest",
+            f"--knowledge-base={self.knowledge_base}",
+            *groups,
+            *([f"--security-level={self.security_level}"] if self.security_level else []),
+            *(f"{name}={value}" for name, value in single.items() if value is not None),
+            *(name for name, given in flags.items() if given),
+            *(f"{name}={value}" for name, values in several.items() for value in values),
+            "--json",
+            "--",
+            *self.inputs,
+        ]
+
+
+def locations(given: str | Path | Sequence[str | Path]) -> tuple[str, ...]:
+    """Locations as a run elsewhere understands them too: paths are made absolute, URLs stay."""
+    items = [given] if isinstance(given, str | Path) else list(given)
+    return tuple(absolute(str(item)) for item in items)
+
+
+def absolute(location: str) -> str:
+    """A path of this machine from its root; a glob's folder likewise; a URL as it is."""
+    return location if "://" in location else str(Path(location).expanduser().absolute())
+
+
+def is_frame(value: object) -> bool:
+    """Whether a value is a pandas DataFrame; does not import pandas."""
+    kind = type(value)
+    return kind.__name__ == "DataFrame" and kind.__module__.partition(".")[0] == "pandas"
+
+
+def records(frame: Any) -> list[dict[str, Any]]:
+    """A DataFrame's rows; a missing cell is None."""
+    rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows
+
+
+@contextlib.contextmanager
+def frame_as_manifest(ingestion: Ingestion, frame: Any) -> Iterator[Ingestion]:
+    """The ingestion with a DataFrame's rows (`uri`, and as far as given `acl`, `metadata` ...) as one more manifest."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    rows = [row | {"uri": absolute(str(row["uri"]))} if row.get("uri") else row for row in records(frame)]
+    with tempfile.TemporaryDirectory(prefix="rag-cluster-frame-") as folder:
+        path = str(Path(folder) / "frame.parquet")
+        pq.write_table(pa.Table.from_pylist(rows), path)
+        yield replace(ingestion, manifests=(*ingestion.manifests, path))
