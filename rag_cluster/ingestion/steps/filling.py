@@ -54,7 +54,9 @@ def fill(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPar
     except Exception as error:  # becomes the receipt of each part that also fails alone
         if len(parts) > 1:
             return [row for part in parts for row in fill(write_path, record, [part])]
-        return [_failed(write_path, parts[0], Failure.of(error, "reembed"))]
+        if _is_missing(write_path, record, parts[0]):
+            return [_failed(write_path, parts[0], Failure.of(error, "reembed"))]
+        return [PartDone(parts[0].document_id, 0, 0)]  # deleted or replaced meanwhile, its snapshot too
 
 
 def _fill(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Filled]:
@@ -83,6 +85,12 @@ def _write(write_path: WritePath, record: IndexRecord, loaded: Sequence[Loaded])
         owned = [item for item in loaded if (item.part.document_id, item.part.version) in facts]
         upsert(once, record, owned, {document_id: found for (document_id, _), found in facts.items()})
     return {item.part for item in owned}
+
+
+def _is_missing(write_path: WritePath, record: IndexRecord, part: PreparedPart) -> bool:
+    before = replace(part.slice, index=part.part - 1)
+    found = write_path.retry.call(lambda: write_path.catalog.missing_parts(record.id, before, 1))
+    return [item.part for item in found] == [part.slice]
 
 
 def _failed(write_path: WritePath, part: PreparedPart, failure: Failure) -> Receipt:
