@@ -118,6 +118,13 @@ class Settings(BaseSettings):
     top_k: int = Field(5, ge=1, le=100)
     candidate_k: int = Field(30, ge=1, le=100)
     score_threshold: float | None = None
+    rewrite_url: str = Field(
+        "", description="OpenAI-compatible, e.g. http://host:8000/v1; empty rewrites with RAG_GENERATOR, if it is a model."
+    )
+    rewrite_model: str = Field("", description="The model's name at that endpoint.")
+    rewrite_api_key: SecretStr = SecretStr("")
+    rewrite_timeout: float = Field(3.0, gt=0, description="Rewriting one question; then the original goes on alone.")
+    keyword_timeout: float = Field(2.0, gt=0, description="Looking for keywords in PostgreSQL.")
     context_tokens: int = Field(6000, ge=200)
     max_question_chars: int = Field(8000, ge=1)
 
@@ -141,6 +148,8 @@ class Settings(BaseSettings):
             raise ValueError("RAG_OCR_GPUS needs RAG_OCR_GPU=true")
         if self.vision_url and not self.vision_model:
             raise ValueError("RAG_VISION_URL needs RAG_VISION_MODEL")
+        if self.rewrite_url and not self.rewrite_model:
+            raise ValueError("RAG_REWRITE_URL needs RAG_REWRITE_MODEL")
         return self
 
     @classmethod
@@ -194,6 +203,11 @@ def _yaml_source(settings_cls: type[BaseSettings], path: Path) -> YamlConfigSett
 def get_settings() -> Settings:
     """The process's settings, read once."""
     return Settings()
+
+
+def ray_address(settings: Settings, given: str | None = None) -> str | None:
+    """Where Ray is: what was given, else the Ray whose job this process is, else the settings'. None: a local one."""
+    return given or os.environ.get("RAY_ADDRESS") or settings.ray_address or None
 
 
 def load_reference(reference: str) -> Any:

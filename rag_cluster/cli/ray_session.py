@@ -10,15 +10,10 @@ import ray
 
 from rag_cluster.ingestion.ray_connection import connect
 from rag_cluster.serving.proxy import MIDDLEWARES, PROXY_CALLBACK
-from rag_cluster.settings import Settings
+from rag_cluster.settings import ray_address as ray_address
 
 LOCAL_CPUS = 2
 """Logical CPUs of the local Ray: enough for the ingestion pools (fractions) beside Serve (num_cpus 0)."""
-
-
-def ray_address(settings: Settings, given: str | None) -> str | None:
-    """Where a command finds Ray: what was given, else the Ray whose job this process is, else the settings'."""
-    return given or os.environ.get("RAY_ADDRESS") or settings.ray_address or None
 
 
 @contextlib.contextmanager

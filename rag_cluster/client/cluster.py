@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ from rag_cluster.serving.schemas import (
     RunResponse,
 )
 from rag_cluster.settings import Settings, get_settings
+from rag_cluster.settings import ray_address as find_ray
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -80,7 +82,7 @@ class RagCluster:
         if url is not None and (data_dir is not None or settings is not None):
             raise InvalidRequestError("data_dir and settings are of the embedded default, which a url replaces.")
         self.settings = settings or get_settings()
-        given = {"data_dir": data_dir and Path(data_dir), "ray_address": ray_address}
+        given = {"data_dir": data_dir and Path(data_dir), "ray_address": find_ray(self.settings, ray_address)}
         self.settings = self.settings.model_copy(update={name: value for name, value in given.items() if value})
         self.knowledge_base = knowledge_base
         self._cluster = self._job_cluster(self.settings.ray_address, api_key)
@@ -146,27 +148,36 @@ class RagCluster:
         again either. Failed documents are rows of the report. An interrupt ends a run here, which the next one goes on
         with; of a job it ends only the following: see `cancel`.
         """
-        frame = inputs if is_frame(inputs) else None
-        if frame is not None and self._cluster is not None:
-            raise InvalidRequestError(
-                "A job cannot read a DataFrame of this process: write it where the cluster reads, as "
-                "frame.to_parquet('s3://...'), and give that as manifest."
+        with contextlib.ExitStack() as lasting:
+            manifests = locations(manifest)
+            if is_frame(inputs):
+                if self._cluster is not None:
+                    raise InvalidRequestError(
+                        "A job cannot read a DataFrame of this process: write it where the cluster reads, as "
+                        "frame.to_parquet('s3://...'), and give that as manifest."
+                    )
+                manifests = (*manifests, lasting.enter_context(frame_as_manifest(inputs)))
+                inputs = ()
+            ingestion = Ingestion(
+                self._base(knowledge_base),
+                locations(inputs),
+                manifests,
+                acl=None if acl is None else tuple(acl),
+                department=department,
+                security_level=security_level,
+                chunking=chunking,
+                retry_failed=retry_failed,
+                verify_content=verify_content,
+                include=tuple(include),
+                exclude=tuple(exclude),
+                sync=sync,
+                ocr=ocr,
             )
-        ingestion = Ingestion(
-            self._base(knowledge_base),
-            inputs=() if frame is not None else locations(inputs),
-            manifests=("frame",) if frame is not None else locations(manifest),
-            acl=None if acl is None else tuple(acl),
-            department=department,
-            security_level=security_level,
-            chunking=chunking,
-            retry_failed=retry_failed,
-            verify_content=verify_content,
-            include=tuple(include),
-            exclude=tuple(exclude),
-            sync=sync,
-            ocr=ocr,
-        )
+            return self._ingest(ingestion, key, runtime_env, progress)
+
+    def _ingest(
+        self, ingestion: Ingestion, key: str | None, runtime_env: Mapping[str, Any] | None, progress: bool
+    ) -> ReportView:
         if self._cluster is not None:
             job = self._cluster.submit(ingestion.arguments(), key=key, runtime_env=runtime_env, run_id=True)
             return self._followed(job, progress)
@@ -175,17 +186,13 @@ class RagCluster:
                 "ingest runs as a job: give RagCluster a ray_address, as http://HEAD:8265. upload() sends files of "
                 "this machine through the server."
             )
-        if frame is None:
-            return self._ingest_here(ingestion, progress)
-        with frame_as_manifest(ingestion, frame) as listed:
-            return self._ingest_here(listed, progress)
+        return self._ingest_here(ingestion, self._embedded, progress)
 
-    def _ingest_here(self, ingestion: Ingestion, progress: bool) -> ReportView:
-        assert self._embedded is not None
+    def _ingest_here(self, ingestion: Ingestion, embedded: Embedded, progress: bool) -> ReportView:
         run_id = str(uuid.uuid4())
         options = ingestion.options(progress=progress and not in_notebook())
         with shown("ingesting", wanted=progress and in_notebook()) as show, polled(lambda: self._seen(run_id), show):
-            report = self._embedded.ingest(
+            report = embedded.ingest(
                 ingestion.knowledge_base, ingestion.inputs, options, ocr=ingestion.ocr, run_id=run_id
             )
         return ReportView.of(report)

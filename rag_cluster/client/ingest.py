@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -102,8 +102,8 @@ def records(frame: Any) -> list[dict[str, Any]]:
 
 
 @contextlib.contextmanager
-def frame_as_manifest(ingestion: Ingestion, frame: Any) -> Iterator[Ingestion]:
-    """The ingestion with a DataFrame's rows (`uri`, and as far as given `acl`, `metadata` ...) as one more manifest."""
+def frame_as_manifest(frame: Any) -> Iterator[str]:
+    """A file with a DataFrame's rows (`uri`, and as far as given `acl`, `metadata` ...), while the context lasts."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -111,4 +111,4 @@ def frame_as_manifest(ingestion: Ingestion, frame: Any) -> Iterator[Ingestion]:
     with tempfile.TemporaryDirectory(prefix="rag-cluster-frame-") as folder:
         path = str(Path(folder) / "frame.parquet")
         pq.write_table(pa.Table.from_pylist(rows), path)
-        yield replace(ingestion, manifests=(*ingestion.manifests, path))
+        yield path
