@@ -37,7 +37,7 @@ from rag_cluster.domain.documents import (
     SourceKind,
 )
 from rag_cluster.domain.inventory import DocumentFacts, StoredObject, StoredRow, StuckEntry
-from rag_cluster.domain.retrieval import EvidenceRow, Hit, ReadScope, RetrievalOptions
+from rag_cluster.domain.retrieval import EvidenceRow, Hit, Located, ReadScope, RetrievalOptions
 
 if TYPE_CHECKING:
     import numpy as np
@@ -173,6 +173,16 @@ class AsyncReranker(Protocol):
     name: str
 
     async def rerank(self, query: str, texts: Sequence[str]) -> list[float]: ...
+
+
+class QueryRewriter(Protocol):
+    """Says a question in other words, for one more try at finding it."""
+
+    name: str
+
+    async def rewrite(self, query: str) -> str | None:
+        """One other wording as plain text, or None without one. ModelUnavailableError."""
+        ...
 
 
 class Generator(Protocol):
@@ -529,7 +539,7 @@ class Ledger(Protocol):
         ...
 
     def extend(self, owner: str, lease_seconds: float) -> int:
-        """Heartbeat: extend every claim that an owner still holds; how many."""
+        """Heartbeat: extend every claim that an owner still holds; how many. Also a run's sign of life."""
         ...
 
     def release(self, owner: str) -> None:
@@ -597,6 +607,10 @@ class Ledger(Protocol):
     def start_run(
         self, knowledge_base_id: str, inputs: Sequence[str], options: Mapping[str, Any], run_id: str
     ) -> IngestionRun: ...
+
+    def end_lost_runs(self, knowledge_base_id: str, seconds: float) -> list[str]:
+        """FAILED for each run of the knowledge base without a sign of life for so many seconds; their ids."""
+        ...
 
     def update_run(self, run_id: str, counts: Mapping[str, int]) -> None: ...
 
@@ -772,6 +786,42 @@ class Evidence(Protocol):
     ) -> dict[str, EvidenceRow]:
         """Second check, one statement: of the hits' chunk ids, those of a published version of a visible, readable
         document of an enabled source, with chunk, parent and assets."""
+        ...
+
+
+class ChunkSearch(Protocol):
+    """Chunks by their words, in PostgreSQL: what no index has to find."""
+
+    async def keyword_hits(self, access: AccessFilter, keywords: Sequence[str], *, least: int, limit: int) -> list[Hit]:
+        """Published chunks of the scope that hold at least so many of the keywords, most first; score: how many.
+
+        A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case does not matter.
+        """
+        ...
+
+    async def located(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        *,
+        chunk_id: str | None = None,
+        document_id: str | None = None,
+        text: str | None = None,
+        limit: int = 20,
+    ) -> list[Located]:
+        """What exactly one of the three names, as far as the principal may read it, whether queries see it or not.
+
+        A document without chunks is there once, without a chunk. A text is sought in published versions, white space
+        and case apart.
+        """
+        ...
+
+
+class Analyzer(Protocol):
+    """The tokens that BM25 compares."""
+
+    async def analyze(self, texts: Sequence[str]) -> list[list[str]]:
+        """The tokens of each text, in order, as the index makes them."""
         ...
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.blocks import SourceLocator
 from rag_cluster.domain.chunks import Chunk, Parent
-from rag_cluster.domain.documents import IndexRecord, SourceKind
+from rag_cluster.domain.documents import Document, IndexRecord, SourceKind
 
 
 class RetrievalMode(StrEnum):
@@ -100,6 +100,14 @@ class EvidenceRow:
 
 
 @dataclass(frozen=True, slots=True)
+class Located:
+    """A chunk with its document, visible or not. chunk None: the document has none (yet)."""
+
+    document: Document
+    chunk: Chunk | None
+
+
+@dataclass(frozen=True, slots=True)
 class RetrievalResult:
     """One result. content is what is read (the parent's text after Small2Big), matched_content what was found."""
 
@@ -117,7 +125,7 @@ class RetrievalResult:
     fusion_score: float | None = None
     rerank_score: float | None = None
     retrieval_sources: tuple[str, ...] = ()
-    """Channels that found it: "dense", "sparse", "correction", "keyword_fallback"."""
+    """Channels that found it: "dense", "sparse", "rewrite_dense", "rewrite_sparse", "correction", "keyword_fallback"."""
     heading_path: tuple[str, ...] = ()
     locator: SourceLocator = SourceLocator()
     context_locator: SourceLocator = SourceLocator()

@@ -1,0 +1,31 @@
+"""Diversity: the third copy of a paragraph tells nothing new, and takes the place of something that does."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
+
+MAX_COPIES = 2
+"""Two documents that say the same confirm each other; a third one does not."""
+_UNSPOKEN = re.compile(r"[\W_]+")
+
+T = TypeVar("T")
+
+
+def paragraph(text: str) -> str:
+    """What makes two texts copies: the same letters and digits in the same order, whatever stands between them."""
+    return _UNSPOKEN.sub("", text.casefold()) or text
+
+
+def without_copies(items: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:
+    """The items in order, without those that come after `MAX_COPIES` of the same key."""
+    seen: Counter[Hashable] = Counter()
+    kept = []
+    for item in items:
+        copy = key(item)
+        seen[copy] += 1
+        if seen[copy] <= MAX_COPIES:
+            kept.append(item)
+    return kept
