@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from rag_cluster.domain.documents import DeleteReceipt, IndexRecord, IngestionJob, KnowledgeBase, Source
 from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer, VisionDescriber
-from rag_cluster.errors import ConflictError, NotFoundError
+from rag_cluster.errors import ConflictError, IndexMismatchError, NotFoundError
 from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base, delete_source
 from rag_cluster.lifecycle.indexes import drop, switch
 from rag_cluster.lifecycle.outbox import drain
@@ -425,7 +425,14 @@ class Services:
             "postgres": self.database.ping,
             "milvus": self.index.ping,
             "objects": lambda: self.objects.exists("readiness"),
+            "index": self._require_own_index,
         }
+
+    def _require_own_index(self) -> None:
+        """IndexMismatchError when queries find no index of this settings' embedder, while there are others."""
+        usable = [record for record in self.catalog.indexes() if record.state in ("active", "retired")]
+        if usable and self.embedder.fingerprint not in {record.embedder_fingerprint for record in usable}:
+            raise IndexMismatchError(f"no index that queries may use belongs to embedder {self.settings.embedder}")
 
     def _revive_postgres(self) -> None:
         self.embedded.ensure_postgres()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Sequence
+
 import pytest
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.access import LOCAL, AccessAttributes, Principal
 from rag_cluster.domain.blocks import SourceLocator
+from rag_cluster.domain.chunks import MissingPart
 from rag_cluster.domain.documents import DocumentAsset, DocumentStatus, SourceKind
 from rag_cluster.domain.ports import Catalog, Ledger, Outbox
 from rag_cluster.errors import (
@@ -356,6 +360,80 @@ def test_an_index_of_another_dimension_is_refused(catalog: Catalog) -> None:
     catalog.ensure_index("aaaa", 8)
     with pytest.raises(IndexMismatchError):
         catalog.ensure_index("aaaa", 9)
+
+
+def test_an_index_lacks_what_was_published_into_another_one(ingest: Ingest) -> None:
+    catalog = ingest.catalog
+    ingest.catalog.ensure_index("aaaa", 8)
+    first, second = ingest.ready(listed("file:///a")), ingest.ready(listed("file:///b"))
+    ingest.snapshot(ingest.must_claim(listed("file:///unfinished")))
+    new = catalog.ensure_index("bbbb", 8)
+    assert catalog.count_missing(catalog.indexes()[0].id) == (0, 0)
+    assert catalog.count_missing(new.id) == (2, 4)
+    missing = catalog.missing_parts(new.id)
+    assert [item.uri for item in missing if item.part.document_id == first.document_id] == ["file:///a"]
+    assert [item.part for item in catalog.missing_parts(new.id, missing[0].part)] == [missing[1].part]
+    catalog.tombstone(second.document_id)
+    assert [item.part.document_id for item in catalog.missing_parts(new.id)] == [first.document_id]
+
+
+def test_what_an_index_is_filled_with_counts_at_the_end_and_only_for_versions_that_queries_see(ingest: Ingest) -> None:
+    catalog = ingest.catalog
+    catalog.ensure_index("aaaa", 8)
+    claims = [ingest.ready(listed(f"file:///{name}", metadata={"n": name})) for name in "abc"]
+    new = catalog.ensure_index("bbbb", 8)
+    parts = [item.part for item in catalog.missing_parts(new.id)]
+    ingest.ready(listed("file:///b", etag="2"))
+    catalog.tombstone(claims[2].document_id)
+    with catalog.filling(new.id, parts) as facts:
+        assert facts == {(claims[0].document_id, 1): catalog.index_row_facts(claims[0].document_id)}
+        assert catalog.held_parts(new.id, parts) == set()
+    assert {part.document_id for part in catalog.held_parts(new.id, parts)} == {claims[0].document_id}
+    with contextlib.suppress(ZeroDivisionError), catalog.filling(new.id, [catalog.missing_parts(new.id)[0].part]):
+        raise ZeroDivisionError
+    assert catalog.count_missing(new.id)[0] == 1, "the new version of b"
+    catalog.forget_parts(new.collection, claims[0].document_id, 1)
+    assert catalog.count_missing(new.id)[0] == 2
+
+
+def test_only_an_index_that_lacks_nothing_becomes_active_and_the_other_is_retired(ingest: Ingest) -> None:
+    catalog = ingest.catalog
+    old = catalog.ensure_index("aaaa", 8)
+    ingest.ready()
+    new = catalog.ensure_index("bbbb", 8)
+    assert catalog.switch_index(new.id) == 1
+    assert catalog.switch_index(new.id, lambda missing: None) == 1
+
+    def fill(missing: Sequence[MissingPart]) -> None:
+        with catalog.filling(new.id, [item.part for item in missing]):
+            pass
+
+    assert catalog.switch_index(new.id, fill) == 0
+    assert [(found.id, found.state) for found in catalog.indexes()] == [(new.id, "active"), (old.id, "retired")]
+    assert catalog.ensure_index("aaaa", 8).state == "retired"
+    assert catalog.switch_index(new.id) == catalog.switch_index(old.id) == 0
+    with pytest.raises(NotFoundError):
+        catalog.switch_index(0)
+
+
+def test_an_index_that_is_not_active_can_be_dropped_and_made_anew(ingest: Ingest) -> None:
+    catalog = ingest.catalog
+    active = catalog.ensure_index("aaaa", 8)
+    ingest.ready()
+    other = catalog.ensure_index("bbbb", 8)
+    with pytest.raises(ConflictError):
+        catalog.begin_drop(active.collection)
+    with pytest.raises(NotFoundError):
+        catalog.begin_drop("chunks_of_nobody")
+    for _ in range(2):
+        catalog.begin_drop(other.collection)
+    for refused in (lambda: catalog.ensure_index("bbbb", 8), lambda: catalog.switch_index(other.id)):
+        with pytest.raises(ConflictError):
+            refused()
+    catalog.finish_drop(other.collection)
+    catalog.finish_drop(active.collection)
+    assert catalog.indexes() == [active]
+    assert catalog.ensure_index("bbbb", 16).state == "building"
 
 
 # -- API keys --------------------------------------------------------------------------------------------------------

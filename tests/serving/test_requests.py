@@ -24,7 +24,8 @@ async def test_every_answer_carries_a_request_id(api: httpx.AsyncClient) -> None
 async def test_readiness_names_each_dependency(api: httpx.AsyncClient) -> None:
     response = await api.get("/readyz")
     assert response.status_code == 200
-    assert response.json() == {"status": "ready", "checks": {"postgres": "ok", "milvus": "ok", "objects": "ok"}}
+    checks = {"postgres": "ok", "milvus": "ok", "objects": "ok", "index": "ok"}
+    assert response.json() == {"status": "ready", "checks": checks}
 
 
 @pytest.mark.parametrize(

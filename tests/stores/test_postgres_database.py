@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import pickle
 import tempfile
 import threading
@@ -169,6 +170,22 @@ def test_a_database_of_a_newer_version_is_refused(empty_postgres_dsn: str) -> No
         connection.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(InvalidSettingError, match="9999"):
         migrate(empty_postgres_dsn)
+
+
+def test_an_upgrade_knows_what_the_active_index_holds(empty_postgres_dsn: str) -> None:
+    migrate(empty_postgres_dsn)
+    with psycopg.connect(empty_postgres_dsn, autocommit=True) as connection:
+        revision = importlib.import_module("rag_cluster.stores.postgres.migrations.versions.0004_index_parts")
+        connection.execute(
+            """DROP TABLE index_parts; SET session_replication_role = replica;
+               INSERT INTO indexes (collection, embedder_fingerprint, dimension, state)
+                 VALUES ('a', 'a', 8, 'active'), ('b', 'b', 8, 'building');
+               INSERT INTO document_parts VALUES
+                 (gen_random_uuid(), 1, 0, 0, 9, now()), (gen_random_uuid(), 1, 0, 0, 9, NULL)"""
+        )
+        connection.execute(revision.SCHEMA)
+        held = connection.execute("SELECT i.collection FROM index_parts JOIN indexes i ON i.id = index_id").fetchall()
+    assert held == [("a",)]
 
 
 def test_migrating_an_unreachable_server_is_an_outage(tmp_path: Path) -> None:
