@@ -28,7 +28,7 @@ KNOWLEDGE_BASE = "kills"
 BATCH_PARTS = 4
 RUN_TIMEOUT = 900.0
 """Seconds after which a run counts as hanging."""
-POLL_SECONDS = 0.05
+POLL_SECONDS = 0.2
 CLEAR_SECONDS = 20.0
 TAIL_LINES = 15
 SETTINGS: Mapping[str, Any] = {
@@ -114,7 +114,7 @@ class Ingestion:
             self._clear()
 
     def _run(self) -> RunResult:
-        out, log = self.home / "report.json", self.home / "driver.log"
+        out, log = self.home / "report.json", self.home / f"run{len(self.runs) + 1}.log"
         command = [sys.executable, "-m", "rag_cluster.cli", "ingest", str(self.corpus), "-k", KNOWLEDGE_BASE, "--json"]
         started = time.monotonic()
         with out.open("wb") as report, log.open("wb") as errors:
@@ -125,22 +125,26 @@ class Ingestion:
         return RunResult(process.returncode, time.monotonic() - started, _last_object(out), kills, _tail(log))
 
     def _watch(self, process: subprocess.Popen[bytes]) -> Iterator[Target]:
-        """Until the driver has ended: the kills."""
+        """Until the driver has ended: the kills. Each is of a kind that is drawn, a while after there is one of it."""
         driver, stores = psutil.Process(process.pid), EmbeddedStores(self.home)
-        now = time.monotonic()
-        deadline, due = now + RUN_TIMEOUT, now + self._wait()
+        deadline = time.monotonic() + RUN_TIMEOUT
+        aim: Target | None = None
+        due = 0.0
         while process.poll() is None:
             time.sleep(POLL_SECONDS)
-            now = time.monotonic()
-            if now > deadline:
+            if time.monotonic() > deadline:
                 process.kill()
-            if self._done or self.killer is None or now < due:
+            if self.killer is None or self.killer.kills.total() >= self.wanted:
                 continue
             self._started.update((one.pid, one) for one in family(driver))
-            struck = self.killer.strike(living(driver, stores))
-            due = time.monotonic() + self._wait()
-            if struck is not None:
-                yield struck
+            alive = living(driver, stores)
+            if aim is None or not due:
+                aim = aim or self.killer.draw()
+                due = time.monotonic() + self.killer.random.uniform(0, 2 * self.pause) if aim in alive else 0.0
+            elif time.monotonic() >= due:
+                if self.killer.strike(aim, alive.get(aim, ())):
+                    yield aim
+                aim, due = None, 0.0
 
     def _clear(self) -> None:
         """Ray's processes end soon after their driver. Those that do not are killed."""
@@ -153,13 +157,6 @@ class Ingestion:
         for one in left:
             with contextlib.suppress(psutil.NoSuchProcess):
                 one.kill()
-
-    @property
-    def _done(self) -> bool:
-        return self.killer is None or self.killer.kills.total() >= self.wanted
-
-    def _wait(self) -> float:
-        return self.killer.random.uniform(0, 2 * self.pause) if self.killer else 0.0
 
 
 @contextlib.contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import random
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -72,26 +72,36 @@ def _kind(line: str) -> Target | None:
     return next((kind for mark, kind in _MARKS if mark in line), None)
 
 
+SERVER_ITSELF = 0.5
+"""Of the kills of a server: its own process, and not one of its children, which are many."""
+
+
 @dataclass
 class Killer:
-    """Chooses whom to kill: kinds that had fewer kills come first, most of the time."""
+    """Draws whom to kill: kinds that had fewer kills come first, most of the time."""
 
     random: random.Random
     kills: Counter[Target] = field(default_factory=Counter)
 
-    def strike(self, alive: Mapping[Target, Sequence[psutil.Process]]) -> Target | None:
-        """SIGKILL to one process. None when it was gone already."""
-        kinds = sorted(alive)
-        if not kinds:
-            return None
-        weights = [1.0 / (1 + self.kills[kind]) ** 2 for kind in kinds]
-        (kind,) = self.random.choices(kinds, weights)
-        # A server's own process more often than one of its children, which are many.
-        victims = sorted(alive[kind], key=lambda process: process.pid)
-        victim = victims[0] if self.random.random() < 0.5 else self.random.choice(victims)
+    def draw(self) -> Target:
+        """A kind, whether there is one of it or not: a run that starts is its driver alone for long."""
+        kinds = list(Target)
+        (kind,) = self.random.choices(kinds, [1.0 / (1 + self.kills[kind]) ** 2 for kind in kinds])
+        return kind
+
+    def strike(self, kind: Target, processes: Sequence[psutil.Process]) -> bool:
+        """SIGKILL to one of the processes. False when it was gone already."""
+        if not processes:
+            return False
+        victims = sorted(processes, key=lambda process: process.pid)
+        itself = kind in _SERVERS and self.random.random() < SERVER_ITSELF
+        victim = victims[0] if itself else self.random.choice(victims)
         try:
             victim.kill()  # psutil has looked whether the pid is still this process
         except psutil.NoSuchProcess:
-            return None
+            return False
         self.kills[kind] += 1
-        return kind
+        return True
+
+
+_SERVERS = (Target.MILVUS, Target.POSTGRES)

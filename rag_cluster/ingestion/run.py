@@ -35,6 +35,8 @@ log = logging.getLogger("rag_cluster.ingestion")
 
 WAVE = 10_000
 """Documents of one stream, which starts its actors anew: about 20 MB of the driver."""
+LOST_LEASES = 3.0
+"""A run without a heartbeat for so many leases has lost its driver."""
 BUSY_LEASES = 1.5
 """Wait this many leases for another owner's claims to lapse before its documents are reported busy."""
 KEPT_RECEIPTS = 200
@@ -153,9 +155,15 @@ class Run:
 
     def execute(self, inputs: Sequence[str]) -> None:
         """Plan, then process what there is to do. What the outbox owes is carried out before and after."""
-        self._write_path.drain()
+        with self._heartbeat:
+            self._end_lost_runs()
+            self._write_path.drain()
+            self._bring_up_to_date(inputs)
+            self._write_path.drain()
+
+    def _bring_up_to_date(self, inputs: Sequence[str]) -> None:
         directory_ = tempfile.TemporaryDirectory(prefix="rag-cluster-run-")
-        with directory_ as directory, self._progress, self._heartbeat, self._recognition:
+        with directory_ as directory, self._progress, self._recognition:
             path = str(Path(directory) / "manifest.parquet")
             sync = self._sync(inputs) if self._options.sync else None
             planned = self._plan(inputs, path, sync)
@@ -166,7 +174,12 @@ class Run:
                 self._process(path)
             for receipt in sync.remove() if sync is not None else ():
                 self._settle(receipt)
-        self._write_path.drain()
+
+    def _end_lost_runs(self) -> None:
+        ledger, seconds = self._write_path.ledger, LOST_LEASES * self._write_path.lease_seconds
+        base = self._context.knowledge_base_id
+        for run_id in self._write_path.retry.call(lambda: ledger.end_lost_runs(base, seconds)):
+            log.warning("run %s was lost by its driver; this run goes on from there", run_id)
 
     def _sync(self, inputs: Sequence[str]) -> Sync:
         context = self._context

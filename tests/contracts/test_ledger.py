@@ -12,7 +12,7 @@ from rag_cluster.domain import ids
 from rag_cluster.domain.access import LOCAL, AccessAttributes
 from rag_cluster.domain.documents import DocumentStatus, Receipt, RunStatus
 from rag_cluster.domain.ports import Catalog, Ledger, Outbox
-from rag_cluster.errors import ClaimLostError, ConflictError, InvalidRequestError, NotFoundError
+from rag_cluster.errors import ClaimLostError, ConflictError, IndexMismatchError, InvalidRequestError, NotFoundError
 from tests.contracts.ledger_steps import Ingest, listed, part_content, parts
 
 
@@ -385,6 +385,24 @@ def test_pending_parts_of_several_versions_are_asked_for_at_once(ingest: Ingest)
     assert ingest.ledger.pending_by_version(versions) == dict(zip(versions, [{0, 1}, {1}, set()], strict=True))
 
 
+def test_a_part_is_done_when_the_active_index_holds_it(ingest: Ingest) -> None:
+    old = ingest.catalog.ensure_index("aaaa", 8)
+    claim = ingest.must_claim()
+    first, second = ingest.snapshot(claim, count=2)
+    content = {part: part_content(claim, ingest.knowledge_base_id, part) for part in (first, second)}
+    assert not ingest.ledger.complete_part(claim, content[first], index_id=old.id)
+    new = ingest.catalog.ensure_index("bbbb", 8)
+    assert ingest.catalog.switch_index(new.id) == 0, "nothing is published yet"
+    with pytest.raises(IndexMismatchError):
+        ingest.ledger.complete_part(claim, content[second], index_id=old.id)
+    assert ingest.ledger.pending_parts(claim.document_id, claim.version) == [first, second]
+    assert not ingest.ledger.complete_part(claim, content[second], index_id=new.id)
+    assert ingest.ledger.complete_part(claim, content[first], index_id=new.id)
+    assert ingest.ledger.complete_part(claim, content[first], index_id=new.id), "whoever published hears it again"
+    assert ingest.catalog.count_missing(new.id) == (0, 0)
+    assert ingest.catalog.count_missing(old.id) == (1, 2)
+
+
 def test_two_batches_that_meet_on_the_same_documents_do_not_block_each_other(ingest: Ingest) -> None:
     claims = [ingest.must_claim(listed(f"file:///{number}")) for number in range(6)]
     made = {claim.document_id: ingest.snapshot(claim, count=2) for claim in claims}
@@ -569,6 +587,23 @@ def test_a_run_is_watched_from_start_to_end(ingest: Ingest, ledger: Ledger) -> N
     assert (run.status, run.counts, run.error_message) == (RunStatus.FAILED, {"ready": 2}, "stopped")
     assert run.inputs == ("/data",)
     assert run.finished_at is not None
+
+
+def test_a_run_whose_driver_gives_no_sign_of_life_is_ended_and_one_that_does_is_not(
+    ingest: Ingest, ledger: Ledger
+) -> None:
+    living, holding, lost = (f"{n}1111111-1111-1111-1111-111111111111" for n in "123")
+    for run_id in (living, holding, lost):
+        ledger.start_run(ingest.knowledge_base_id, [], {}, run_id)
+    ingest.must_claim(owner=holding)
+    time.sleep(0.2)
+    assert ledger.extend(living, 30) == 0
+    assert ledger.end_lost_runs(ingest.knowledge_base_id, 60) == []
+    assert ledger.end_lost_runs(ingest.knowledge_base_id, 0.15) == [lost]
+    assert [ledger.run(run_id).status for run_id in (living, holding, lost)] == ["RUNNING", "RUNNING", "FAILED"]
+    assert ledger.run(lost).finished_at is not None
+    assert ledger.extend(lost, 30) == 0
+    assert ledger.run(lost).status is RunStatus.FAILED, "a late heartbeat does not wake it"
 
 
 def test_runs_are_listed_newest_first(ingest: Ingest, ledger: Ledger) -> None:

@@ -11,7 +11,7 @@ from rag_cluster.domain import ids
 from rag_cluster.domain.documents import Claim, OutboxKind, SourceFile
 from rag_cluster.errors import ClaimLostError, NotFoundError
 from rag_cluster.stores.postgres.access import SAME_ACCESS, access_values, intern_access
-from rag_cluster.stores.postgres.adapters import as_uuid
+from rag_cluster.stores.postgres.adapters import as_uuid, known_uuid
 from rag_cluster.stores.postgres.database import Connection, Database
 from rag_cluster.stores.postgres.documents import apply_attributes, delete_facts, lock_document
 from rag_cluster.stores.postgres.knowledge_bases import lock_knowledge_base
@@ -130,8 +130,13 @@ class LedgerClaims:
             return take_claim(connection, found, owner, lease_seconds)
 
     def extend(self, owner: str, lease_seconds: float) -> int:
-        """Heartbeat: extend every claim of an owner, also one whose lease just ended if nobody took it; how many."""
+        """Heartbeat: extend every claim of an owner, also one whose lease just ended if nobody took it; how many.
+        A bulk run that is the owner has given a sign of life, with or without claims."""
         with self._database.connection() as connection:
+            connection.execute(
+                "UPDATE ingestion_runs SET updated_at = now() WHERE id = %s AND status = 'RUNNING'",
+                (known_uuid(owner),),
+            )
             return connection.execute(
                 """UPDATE document_versions SET claim_until = clock_timestamp() + make_interval(secs => %s)
                    WHERE claim_owner = %s""",

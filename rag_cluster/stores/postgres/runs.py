@@ -47,6 +47,22 @@ class LedgerRuns:
         assert row is not None, "an upsert returns its row"
         return rows.run(row)
 
+    def end_lost_runs(self, knowledge_base_id: str, seconds: float) -> list[str]:
+        """FAILED for each run of the knowledge base whose driver gave no sign of life (`Ledger.extend`) for so many
+        seconds; their ids."""
+        with self._database.connection() as connection:
+            found = connection.execute(
+                """UPDATE ingestion_runs r SET status = 'FAILED', finished_at = now(), updated_at = now(),
+                     error_message = 'its driver was lost; the next run goes on from there'
+                   WHERE r.knowledge_base_id = %s AND r.status = 'RUNNING'
+                     AND r.updated_at < clock_timestamp() - make_interval(secs => %s)
+                     AND NOT EXISTS (SELECT 1 FROM document_versions v WHERE v.claim_owner = r.id::text
+                       AND v.claim_until > clock_timestamp())
+                   RETURNING r.id""",
+                (as_uuid(knowledge_base_id, "knowledge base"), seconds),
+            ).fetchall()
+        return [row["id"] for row in found]
+
     def update_run(self, run_id: str, counts: Mapping[str, int]) -> None:
         """Progress, as counts so far."""
         with self._database.connection() as connection:
