@@ -16,7 +16,16 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from rag_cluster.domain.documents import DeleteReceipt, IndexRecord, IngestionJob, KnowledgeBase, Source
-from rag_cluster.domain.ports import AsyncEmbedder, Chunker, Embedder, Generator, MetricSink, Tokenizer, VisionDescriber
+from rag_cluster.domain.ports import (
+    AsyncEmbedder,
+    Chunker,
+    Embedder,
+    Generator,
+    MetricSink,
+    QueryRewriter,
+    Tokenizer,
+    VisionDescriber,
+)
 from rag_cluster.errors import ConflictError, IndexMismatchError, NotFoundError
 from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base, delete_source
 from rag_cluster.lifecycle.indexes import drop, switch
@@ -26,6 +35,7 @@ from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.settings import Settings, get_settings, load_reference
 from rag_cluster.stores.embedded import EmbeddedStores
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
+from rag_cluster.stores.postgres.chunk_search import PostgresChunkSearch
 from rag_cluster.stores.postgres.conversations import PostgresConversations
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.evidence import PostgresEvidence
@@ -197,6 +207,11 @@ class Services:
         return PostgresEvidence(self.database)
 
     @cached_property
+    def chunk_search(self) -> PostgresChunkSearch:
+        """Chunks by their words."""
+        return PostgresChunkSearch(self.database)
+
+    @cached_property
     def conversations(self) -> PostgresConversations:
         """Messages and records."""
         return PostgresConversations(self.database)
@@ -265,6 +280,20 @@ class Services:
         generator: Generator = load_reference(self.settings.generator)()
         return generator
 
+    def rewriter(self, embedder: AsyncEmbedder) -> QueryRewriter | None:
+        """The endpoint that the settings name, else the generator, if that is a model. None where neither is."""
+        from rag_cluster.engines.rewriting import GeneratorQueryRewriter, OpenAIQueryRewriter
+
+        settings = self.settings
+        if settings.rewrite_url:
+            key = settings.rewrite_api_key.get_secret_value()
+            return OpenAIQueryRewriter(
+                settings.rewrite_url, settings.rewrite_model, key, timeout=settings.rewrite_timeout
+            )
+        if settings.generator == "extractive":
+            return None
+        return GeneratorQueryRewriter(self.generator(embedder))
+
     @cached_property
     def describer(self) -> VisionDescriber:
         """The vision endpoint that the settings name."""
@@ -287,7 +316,17 @@ class Services:
         """The read path up to evidence."""
         from rag_cluster.retrieval.retriever import Retriever
 
-        return Retriever(self.evidence, self.index, embedder, metrics=self.metrics)
+        settings = self.settings
+        return Retriever(
+            self.evidence,
+            self.index,
+            embedder,
+            rewriter=self.rewriter(embedder),
+            search=self.chunk_search,
+            rewrite_seconds=settings.rewrite_timeout,
+            keyword_seconds=settings.keyword_timeout,
+            metrics=self.metrics,
+        )
 
     def answerer(self, embedder: AsyncEmbedder) -> Answerer:
         """The whole read path."""

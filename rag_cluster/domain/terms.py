@@ -101,6 +101,28 @@ def question_terms(question: str) -> list[str]:
     return [term for term in dict.fromkeys(found) if term not in _ENGLISH_REQUEST]
 
 
+def keywords(question: str) -> list[str]:
+    """Distinct words of a question that could stand in a text as they are: without what asks and what only binds.
+
+    Words and numbers in lower case, not stemmed; Chinese runs between particles, of two characters or more.
+    """
+    found: list[str] = []
+    for token in _TOKEN.findall(_CHINESE_QUESTION.sub(" ", normalize(question))):
+        if _CJK.match(token):
+            found.extend(piece for piece in _CHINESE_PARTICLES.split(token) if len(piece) > 1)
+        elif token[0].isdigit() or (len(token) > 1 and token not in _ENGLISH_STOP and token not in _ENGLISH_REQUEST):
+            found.append(token)
+    return list(dict.fromkeys(found))
+
+
+def word_count(text: str) -> int:
+    """How many words a text has, two Chinese characters counting as one."""
+    words = 0
+    for token in _TOKEN.findall(normalize(text)):
+        words += (len(token) + 1) // 2 if _CJK.match(token) else 1
+    return words
+
+
 def _terms(normalized: str) -> list[str]:
     out: list[str] = []
     for token in _TOKEN.findall(normalized):

@@ -1,4 +1,4 @@
-"""Questions in other words: by any endpoint that speaks OpenAI's chat completions, or by the cluster's own generator."""
+"""Questions in other words: by any endpoint that speaks OpenAI's chat completions, or by the cluster's generator."""
 
 from __future__ import annotations
 

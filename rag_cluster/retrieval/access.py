@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.ports import Evidence
 from rag_cluster.domain.retrieval import EvidenceRow, Hit, RetrievalOptions
+from rag_cluster.retrieval.diversity import paragraph, without_copies
 
 
 class SecondCheck:
@@ -21,6 +22,7 @@ class SecondCheck:
         self._options = options
         self._rows: dict[str, EvidenceRow] = {}
         self._checked: set[str] = set()
+        self._copy_keys: dict[str, str] = {}
 
     async def admit(self, hits: Iterable[Hit]) -> None:
         """One statement for all hits not seen before; none when there are none."""
@@ -34,10 +36,19 @@ class SecondCheck:
             # A row of another version than the hit's means that the index and the facts disagree: drop it.
             if hit is not None and row.chunk.version == hit.version and row.chunk.document_id == hit.document_id:
                 self._rows[chunk_id] = row
+                self._copy_keys[chunk_id] = paragraph(row.chunk.text)
 
     def survivors(self, hits: Iterable[Hit]) -> list[Hit]:
         """The admitted hits, in order."""
         return [hit for hit in hits if hit.chunk_id in self._rows]
+
+    def distinct(self, hits: Iterable[Hit]) -> int:
+        """How many hits are left without third copies."""
+        return len(without_copies(hits, lambda hit: self._copy_keys[hit.chunk_id]))
+
+    def copy_key(self, chunk_id: str) -> str:
+        """What the copies of an admitted hit's text have in common with it."""
+        return self._copy_keys[chunk_id]
 
     def row(self, chunk_id: str) -> EvidenceRow:
         """The facts of an admitted hit."""

@@ -2,58 +2,56 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
-from rag_cluster.domain.documents import SourceKind
-from rag_cluster.domain.retrieval import EvidenceRow, RetrievalMode, RetrievalResult
-
-
-@dataclass(slots=True)
-class Candidate:
-    """A chunk that passed the second check, with every score it collected."""
-
-    row: EvidenceRow
-    dense: float | None = None
-    sparse: float | None = None
-    fusion: float | None = None
-    rerank: float | None = None
-    score: float = 0.0
-    sources: list[str] = field(default_factory=list)
-
-    @property
-    def chunk_id(self) -> str:
-        """Id of the chunk."""
-        return self.row.chunk.id
-
-    @property
-    def correction(self) -> bool:
-        """Whether it stems from a managed correction."""
-        return self.row.source_kind is SourceKind.MANAGED_CORRECTION
+from rag_cluster.domain.chunks import Chunk
+from rag_cluster.domain.retrieval import RetrievalResult
+from rag_cluster.retrieval.candidates import Candidate
+from rag_cluster.retrieval.diversity import MAX_COPIES, paragraph
 
 
 def expand(
-    candidates: Sequence[Candidate], top_k: int, *, expand_parents: bool, mode: RetrievalMode
+    candidates: Sequence[Candidate],
+    top_k: int,
+    *,
+    expand_parents: bool,
+    mode: str,
+    taken: Sequence[RetrievalResult] = (),
 ) -> tuple[RetrievalResult, ...]:
     """The first top_k distinct parents of sorted candidates, each with the children met on the way.
 
     Children of one parent merge into the place of the best of them; the places that this frees go to the next
-    candidates. Without expansion, or for a chunk without a parent, every chunk stands for itself.
+    candidates, and so do those of third copies. Without expansion, or for a chunk without a parent, every chunk stands
+    for itself. taken: results that are there already: their parents are not shown again, their texts count as copies.
     """
     groups: dict[str, list[Candidate]] = {}
+    copies = Counter(paragraph(result.content) for result in taken)
+    closed = {_key(result.matches[0], expand_parents) for result in taken if result.matches}
     for candidate in candidates:
-        parent = candidate.row.parent if expand_parents else None
-        key = parent.id if parent is not None else candidate.chunk_id
+        key = _key(candidate.row.chunk, expand_parents and candidate.row.parent is not None)
+        if key in closed:
+            continue
         if key in groups:
             groups[key].append(candidate)
-        elif len(groups) < top_k:
+            continue
+        if len(groups) == top_k:
+            break
+        parent = candidate.row.parent if expand_parents else None
+        text = candidate.copy_key if parent is None else paragraph(parent.text)
+        copies[text] += 1
+        if copies[text] <= MAX_COPIES:
             groups[key] = [candidate]
         else:
-            break
+            closed.add(key)
     return tuple(_result(group, expand_parents=expand_parents, mode=mode) for group in groups.values())
 
 
-def _result(group: Sequence[Candidate], *, expand_parents: bool, mode: RetrievalMode) -> RetrievalResult:
+def _key(chunk: Chunk, expand_parents: bool) -> str:
+    return chunk.parent_id if expand_parents and chunk.parent_id is not None else chunk.id
+
+
+def _result(group: Sequence[Candidate], *, expand_parents: bool, mode: str) -> RetrievalResult:
     best = group[0]
     row, chunk = best.row, best.row.chunk
     parent = row.parent if expand_parents else None
@@ -84,7 +82,7 @@ def _result(group: Sequence[Candidate], *, expand_parents: bool, mode: Retrieval
         source_name=row.source_name,
         source_priority=row.source_priority,
         document_origin=row.uri,
-        retrieval_mode=mode.value,
+        retrieval_mode=mode,
         matches=tuple(candidate.row.chunk for candidate in group),
         metadata=row.document_metadata,
     )

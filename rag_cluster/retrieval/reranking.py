@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from rag_cluster.domain.ports import AsyncReranker
 from rag_cluster.errors import ModelUnavailableError
-from rag_cluster.retrieval.expansion import Candidate
+from rag_cluster.retrieval.candidates import Candidate
 from rag_cluster.retrieval.trace import TraceRecorder
 
 

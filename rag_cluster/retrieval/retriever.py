@@ -1,30 +1,91 @@
-"""The sequence from a question to evidence: scope -> dense + BM25 -> RRF -> rerank -> sort -> Small2Big."""
+"""The sequence from a question to evidence.
+
+    scope -> rewrite -> dense + BM25 of every variant, corrections -> second check -> RRF -> threshold, copies, cut
+          -> rerank -> order -> Small2Big -> keyword fallback
+
+Each stage is a module with one contract; this one only says what follows what, and what a failure means.
+"""
 
 from __future__ import annotations
 
-import asyncio
-import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field
+from typing import Self
 
-from rag_cluster.domain.access import AccessFilter, Principal
+from rag_cluster.domain.access import Principal
 from rag_cluster.domain.documents import IndexRecord
-from rag_cluster.domain.ports import AsyncEmbedder, AsyncReranker, ChunkIndex, Evidence, MetricSink
+from rag_cluster.domain.ports import (
+    AsyncEmbedder,
+    AsyncReranker,
+    ChunkIndex,
+    ChunkSearch,
+    Evidence,
+    MetricSink,
+    QueryRewriter,
+)
 from rag_cluster.domain.retrieval import (
-    Hit,
     ReadScope,
     RetrievalMode,
     RetrievalOptions,
+    RetrievalResult,
     RetrievalRun,
+    RetrievalTrace,
 )
 from rag_cluster.errors import IndexMismatchError, InvalidRequestError, StoreUnavailableError
+from rag_cluster.retrieval import corrections, keyword_fallback
 from rag_cluster.retrieval.access import SecondCheck
-from rag_cluster.retrieval.expansion import Candidate, expand
-from rag_cluster.retrieval.fusion import reciprocal_rank_fusion
+from rag_cluster.retrieval.candidates import Candidate, above_threshold, collect, cut
+from rag_cluster.retrieval.channels import ChannelFactory, QueryVectors
+from rag_cluster.retrieval.diversity import without_copies
+from rag_cluster.retrieval.expansion import expand
 from rag_cluster.retrieval.reranking import rerank
-from rag_cluster.retrieval.search import Channel, SearchCall, recall
+from rag_cluster.retrieval.rewriting import variants
+from rag_cluster.retrieval.search import Channel, recall
 from rag_cluster.retrieval.trace import TraceRecorder
 from rag_cluster.telemetry import NullMetrics
+
+REWRITE_SECONDS = 3.0
+KEYWORD_SECONDS = 2.0
+
+
+@dataclass(slots=True)
+class Passage:
+    """What one query left behind at every stage: its results, and what `explain` reads."""
+
+    query: str
+    scope: ReadScope
+    trace: RetrievalTrace | None = None
+    variants: tuple[str, ...] = ()
+    channels: Sequence[Channel] = ()
+    factory: ChannelFactory | None = None
+    fused: Sequence[Candidate] = ()
+    """All survivors, in fused order."""
+    passed: Sequence[Candidate] = ()
+    """Those above the threshold."""
+    candidates: Sequence[Candidate] = ()
+    """The first candidate_k of these, in fused order: what is reranked."""
+    ordered: Sequence[Candidate] = ()
+    """The same in the final order."""
+    results: tuple[RetrievalResult, ...] = ()
+    best_cosine: float | None = None
+    query_vector: tuple[float, ...] | None = None
+
+    def finish(self, trace: TraceRecorder) -> Self:
+        """With its trace."""
+        self.trace = trace.finish(self.variants or (self.query,))
+        return self
+
+
+@dataclass(slots=True)
+class Stages:
+    """What stages that may be missing need. None: the trace says that it is not configured."""
+
+    reranker: AsyncReranker | None = None
+    rewriter: QueryRewriter | None = None
+    search: ChunkSearch | None = None
+    rewrite_seconds: float = REWRITE_SECONDS
+    keyword_seconds: float = KEYWORD_SECONDS
+    metrics: MetricSink = field(default_factory=NullMetrics)
 
 
 class Retriever:
@@ -37,13 +98,18 @@ class Retriever:
         embedder: AsyncEmbedder,
         *,
         reranker: AsyncReranker | None = None,
+        rewriter: QueryRewriter | None = None,
+        search: ChunkSearch | None = None,
+        rewrite_seconds: float = REWRITE_SECONDS,
+        keyword_seconds: float = KEYWORD_SECONDS,
         metrics: MetricSink | None = None,
     ) -> None:
         self._evidence = evidence
         self._index = index
         self._embedder = embedder
-        self._reranker = reranker
-        self._metrics = metrics or NullMetrics()
+        self._stages = Stages(
+            reranker, rewriter, search, rewrite_seconds, keyword_seconds, metrics if metrics else NullMetrics()
+        )
 
     async def retrieve(
         self, principal: Principal, knowledge_base_id: str, query: str, options: RetrievalOptions | None = None
@@ -53,106 +119,120 @@ class Retriever:
         InvalidRequestError for a blank query; the first channel's error when every channel failed. A cancelled call
         cancels the searches and model calls that it waits for.
         """
-        options = options or RetrievalOptions()
+        passage = await self.passage(principal, knowledge_base_id, query, options or RetrievalOptions())
+        assert passage.trace is not None
+        return RetrievalRun(
+            query,
+            passage.results,
+            passage.trace,
+            passage.scope.hide_source_filename,
+            passage.best_cosine,
+            passage.query_vector,
+        )
+
+    async def passage(
+        self, principal: Principal, knowledge_base_id: str, query: str, options: RetrievalOptions
+    ) -> Passage:
+        """As `retrieve`, with what every stage left behind."""
         if not query.strip():
             raise InvalidRequestError("The query is empty: ask something.")
-        trace = TraceRecorder(options.mode, self._metrics)
+        trace = TraceRecorder(options.mode, self._stages.metrics)
         with trace.stage("scope") as counts:
             scope = await self._evidence.scope(
                 principal, knowledge_base_id, options, embedder_fingerprint=self._embedder.fingerprint
             )
             counts["visible_documents"] = scope.visible_documents
+        passage = Passage(query, scope)
         if scope.filter.empty or scope.index is None:
-            return RetrievalRun(query, (), trace.finish((query,)), scope.hide_source_filename)
-        if options.mode is not RetrievalMode.SPARSE:
-            self._require_own(scope.index)
-        if scope.index.state == "retired":
-            trace.degrade("index", f"{scope.index.collection} is retired: what was published since is not in it")
-        if options.rewrite:
-            trace.note("rewrite", "no rewriter configured")
-        if options.keyword_fallback:
-            trace.note("keyword_fallback", "not available in this version")
-
-        vector = _QueryVector(self._embedder, query)
+            return passage.finish(trace)
+        self._require_usable(scope.index, options, trace)
         check = SecondCheck(self._evidence, principal, knowledge_base_id, options)
-        channels = self._channels(scope, query, options, vector)
-        with trace.stage("recall") as counts:
-            await recall(channels, check)
-            _count(channels, check, counts)
-        _report_failures(channels, trace)
+        await self._recall(passage, scope.index, check, options, trace)
+        await self._choose(passage, options, trace)
+        _expand(passage, options, trace)
+        if options.keyword_fallback:
+            await self._fall_back(passage, check, options, trace)
+        return passage.finish(trace)
 
-        best_cosine = max(
-            (hit.score for channel in channels if channel.cosine for hit in channel.survivors), default=None
-        )
-        with trace.stage("fusion") as counts:
-            candidates = _fuse(channels, check, options)
-            counts["out"] = len(candidates)
-        if options.rerank:
-            await rerank(self._reranker, query, candidates, trace)
-        with trace.stage("expand") as counts:
-            ordered = _sorted(candidates, scope, by_mount=options.agent_id is not None)
-            results = expand(ordered, options.top_k, expand_parents=options.expand_parents, mode=options.mode)
-            counts["in"], counts["out"] = len(ordered), len(results)
-        return RetrievalRun(
-            query, results, trace.finish((query,)), scope.hide_source_filename, best_cosine, vector.value
-        )
-
-    def _require_own(self, index: IndexRecord) -> None:
+    def _require_usable(self, index: IndexRecord, options: RetrievalOptions, trace: TraceRecorder) -> None:
         """A query is never embedded by another model than the index was."""
-        if self._embedder.fingerprint != index.embedder_fingerprint:
+        if options.mode is not RetrievalMode.SPARSE and self._embedder.fingerprint != index.embedder_fingerprint:
             raise IndexMismatchError(
-                f"The index {index.collection} was made by embedder {index.embedder_fingerprint}, the configured one is "
-                f"{self._embedder.fingerprint}: set RAG_EMBEDDER to that of the index and restart, or re-embed."
+                f"The index {index.collection} was made by embedder {index.embedder_fingerprint}, the configured one "
+                f"is {self._embedder.fingerprint}: set RAG_EMBEDDER to that of the index and restart, or re-embed."
             )
+        if index.state == "retired":
+            trace.degrade("index", f"{index.collection} is retired: what was published since is not in it")
 
-    def _channels(self, scope: ReadScope, query: str, options: RetrievalOptions, vector: _QueryVector) -> list[Channel]:
-        assert scope.index is not None
-        collection = scope.index.collection
+    async def _recall(
+        self, passage: Passage, index: IndexRecord, check: SecondCheck, options: RetrievalOptions, trace: TraceRecorder
+    ) -> None:
+        """Variants, channels, and what they found that may be shown."""
+        passage.variants = (passage.query,)
+        if options.rewrite:
+            stages = self._stages
+            passage.variants = await variants(stages.rewriter, passage.query, trace, seconds=stages.rewrite_seconds)
+        vectors = QueryVectors(self._embedder, passage.variants)
+        passage.factory = ChannelFactory(self._index, index.collection, vectors, passage.variants)
+        passage.channels = passage.factory.channels(passage.scope, options)
+        with trace.stage("recall") as counts:
+            await recall(passage.channels, check)
+            _count(passage.channels, check, counts)
+        _report_failures(passage.channels, trace)
+        own = [channel for channel in passage.channels if channel.cosine and channel.name in ("dense", "correction")]
+        passage.best_cosine = max((hit.score for channel in own for hit in channel.survivors), default=None)
+        passage.query_vector = vectors.original
+        with trace.stage("fusion") as counts:
+            passage.fused = collect(passage.channels, check, options)
+            counts["in"] = len(passage.fused)
+            passage.passed = above_threshold(passage.fused, passage.channels, options)
+            related = corrections.mark(passage.passed, passage.channels, passage.scope, passage.query, options)
+            passage.candidates = cut(
+                related, options.candidate_k, lambda one: corrections.standing(one, passage.scope, options)
+            )
+            counts["out"] = len(passage.candidates)
+            if passage.scope.correction_source_ids:
+                counts["corrections"] = sum(one.outranks for one in passage.candidates)
 
-        def dense(access: AccessFilter) -> SearchCall:
-            async def search(limit: int) -> list[Hit]:
-                return await self._index.search_dense(collection, await vector.get(), access, limit)
+    async def _choose(self, passage: Passage, options: RetrievalOptions, trace: TraceRecorder) -> None:
+        """The final order, without third copies."""
+        if options.rerank:
+            await rerank(self._stages.reranker, passage.query, passage.candidates, trace)
+        ordered = corrections.final_order(passage.candidates, passage.scope, options)
+        passage.ordered = without_copies(ordered, lambda one: one.copy_key)
 
-            return search
+    async def _fall_back(
+        self, passage: Passage, check: SecondCheck, options: RetrievalOptions, trace: TraceRecorder
+    ) -> None:
+        """Keyword hits in the places that are free."""
+        free = options.top_k - len(passage.results)
+        shown = [chunk_id for result in passage.results for chunk_id in result.context_chunk_ids]
+        found = await keyword_fallback.fill(
+            self._stages.search,
+            passage.query,
+            passage.scope.filter,
+            check,
+            shown,
+            free,
+            trace,
+            seconds=self._stages.keyword_seconds,
+        )
+        passage.results += expand(
+            found,
+            free,
+            expand_parents=options.expand_parents,
+            mode=keyword_fallback.NAME,
+            taken=passage.results,
+        )
 
-        def sparse(access: AccessFilter) -> SearchCall:
-            async def search(limit: int) -> list[Hit]:
-                return await self._index.search_sparse(collection, query, access, limit)
 
-            return search
-
-        channels = []
-        if options.mode is not RetrievalMode.SPARSE:
-            channels.append(Channel("dense", dense(scope.filter), options.candidate_k, cosine=True))
-        if options.mode is not RetrievalMode.DENSE:
-            channels.append(Channel("sparse", sparse(scope.filter), options.candidate_k))
-        if scope.correction_source_ids:
-            # A correction need not score high enough for the general recall (seed 004).
-            corrections = replace(scope.filter, source_ids=scope.correction_source_ids)
-            cosine = options.mode is not RetrievalMode.SPARSE
-            search = (dense if cosine else sparse)(corrections)
-            channels.append(Channel("correction", search, options.top_k, cosine=cosine))
-        return channels
-
-
-class _QueryVector:
-    """Embeds the query once, inside the dense channel, so that BM25 does not wait for it."""
-
-    def __init__(self, embedder: AsyncEmbedder, query: str) -> None:
-        self._embedder = embedder
-        self._query = query
-        self._lock = asyncio.Lock()
-        self.value: tuple[float, ...] | None = None
-
-    async def get(self) -> tuple[float, ...]:
-        # Two channels may ask: the lock lets one of them embed.
-        async with self._lock:
-            return self.value or await self._embed()
-
-    async def _embed(self) -> tuple[float, ...]:
-        matrix = await self._embedder.embed_queries([self._query])
-        self.value = tuple(float(x) for x in matrix[0])
-        return self.value
+def _expand(passage: Passage, options: RetrievalOptions, trace: TraceRecorder) -> None:
+    """Small2Big."""
+    with trace.stage("expand") as counts:
+        passage.results = expand(
+            passage.ordered, options.top_k, expand_parents=options.expand_parents, mode=options.mode.value
+        )
+        counts["in"], counts["out"] = len(passage.ordered), len(passage.results)
 
 
 def _count(channels: Sequence[Channel], check: SecondCheck, counts: dict[str, int]) -> None:
@@ -170,59 +250,3 @@ def _report_failures(channels: Sequence[Channel], trace: TraceRecorder) -> None:
         raise failed[0].error or StoreUnavailableError("No retrieval channel answered.")
     for channel in failed:
         trace.degrade(channel.name, str(channel.error) or type(channel.error).__name__)
-
-
-def _fuse(channels: Sequence[Channel], check: SecondCheck, options: RetrievalOptions) -> list[Candidate]:
-    """Candidates of the working channels in fused order: at most candidate_k, and every correction."""
-    candidates: dict[str, Candidate] = {}
-    for channel in channels:
-        for hit in channel.survivors:
-            candidate = candidates.setdefault(hit.chunk_id, Candidate(check.row(hit.chunk_id)))
-            candidate.sources.append(channel.name)
-            if channel.cosine:
-                candidate.dense = hit.score
-            else:
-                candidate.sparse = hit.score
-    fused = reciprocal_rank_fusion([hit.chunk_id for hit in channel.survivors] for channel in channels)
-    for chunk_id, candidate in candidates.items():
-        candidate.fusion = fused[chunk_id]
-        candidate.score = _channel_score(candidate, options.mode)
-    kept = _above_threshold(list(candidates.values()), channels, options)
-    # Ties are common between the first ranks of two channels; the cosine, then the id, makes the order stable.
-    kept.sort(key=lambda one: (-one.score, -(one.dense if one.dense is not None else -1.0), one.chunk_id))
-    return [one for rank, one in enumerate(kept) if rank < options.candidate_k or "correction" in one.sources]
-
-
-def _channel_score(candidate: Candidate, mode: RetrievalMode) -> float:
-    if mode is RetrievalMode.DENSE:
-        return candidate.dense or 0.0
-    if mode is RetrievalMode.SPARSE:
-        return candidate.sparse or 0.0
-    return candidate.fusion or 0.0
-
-
-def _above_threshold(
-    candidates: list[Candidate], channels: Sequence[Channel], options: RetrievalOptions
-) -> list[Candidate]:
-    """score_threshold is a cosine, in sparse mode a BM25 score; RRF sums are ranks and bear no threshold.
-
-    In hybrid mode a candidate that BM25 alone found is at most as near as the last dense hit, which stands for it;
-    when the dense channel failed nothing is known about cosines and nothing is dropped.
-    """
-    threshold = options.score_threshold
-    if threshold is None:
-        return candidates
-    if options.mode is RetrievalMode.SPARSE:
-        return [one for one in candidates if (one.sparse or 0.0) >= threshold]
-    dense = next((channel for channel in channels if channel.name == "dense"), None)
-    if dense is None or dense.error is not None:
-        return candidates
-    bound = min((hit.score for hit in dense.survivors), default=-math.inf)
-    return [one for one in candidates if (one.dense if one.dense is not None else bound) >= threshold]
-
-
-def _sorted(candidates: Sequence[Candidate], scope: ReadScope, *, by_mount: bool) -> list[Candidate]:
-    """With an agent: corrections first, then the mount's priority, then score; without one by score alone."""
-    if not by_mount:
-        return sorted(candidates, key=lambda one: -one.score)
-    return sorted(candidates, key=lambda one: (not one.correction, -scope.mounts.get(one.row.source_id, 0), -one.score))

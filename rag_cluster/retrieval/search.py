@@ -24,9 +24,11 @@ class Channel:
     name: str
     search: SearchCall
     wanted: int
-    """How many hits must survive the second check."""
+    """How many hits must survive the second check, third copies not counted."""
     cosine: bool = False
     """Whether its scores are cosines."""
+    targeted: bool = False
+    """It searches a part of what the others search."""
     limit: int = 0
     hits: list[Hit] = field(default_factory=list)
     survivors: list[Hit] = field(default_factory=list)
@@ -53,7 +55,7 @@ class Channel:
         """Close when enough hits survived or the index holds no more; otherwise double the limit."""
         self.survivors = check.survivors(self.hits)
         exhausted = len(self.hits) < self.limit or self.limit >= MAX_LIMIT
-        if len(self.survivors) >= self.wanted or exhausted:
+        if exhausted or check.distinct(self.survivors) >= self.wanted:
             self.open = False
         else:
             self.limit = min(self.limit * 2, MAX_LIMIT)

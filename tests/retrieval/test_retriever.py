@@ -77,7 +77,7 @@ async def test_the_trace_tells_stages_counts_milliseconds_and_the_missing_rerank
 async def test_a_stage_that_is_asked_for_but_not_there_is_said_in_the_trace(library: Library) -> None:
     trace = (await retrieve(library, "storage costs", rewrite=True, keyword_fallback=True)).trace
     assert "rewrite: no rewriter configured" in trace.degradations
-    assert "keyword_fallback: not available in this version" in trace.degradations
+    assert "keyword_fallback: no chunk search configured" in trace.degradations
 
 
 async def test_a_principal_without_the_knowledge_base_gets_nothing_and_no_search_is_made(library: Library) -> None:

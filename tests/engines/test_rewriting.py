@@ -1,0 +1,112 @@
+"""Rewriters: an endpoint of this process over real HTTP, and the generator that also writes answers."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import pickle
+import threading
+import time
+from collections.abc import AsyncIterator, Iterator
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+
+from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.engines.rewriting import MAX_ANSWER_BYTES, GeneratorQueryRewriter, OpenAIQueryRewriter
+from rag_cluster.errors import ModelUnavailableError
+
+
+@dataclass
+class Endpoint:
+    url: str = ""
+    status: int = 200
+    body: bytes = b""
+    delay: float = 0.0
+    requests: list[dict[str, Any]] = field(default_factory=list)
+    keys: list[str | None] = field(default_factory=list)
+
+
+def answer(text: object) -> bytes:
+    return json.dumps({"choices": [{"message": {"content": text}}]}).encode()
+
+
+@pytest.fixture
+def endpoint() -> Iterator[Endpoint]:
+    state = Endpoint(body=answer(" storage tariff\n"))
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            state.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            state.keys.append(self.headers["Authorization"])
+            time.sleep(state.delay)
+            self.send_response(state.status)
+            self.send_header("Content-Length", str(len(state.body)))
+            self.end_headers()
+            with contextlib.suppress(BrokenPipeError):  # who gave up waiting
+                self.wfile.write(state.body)
+
+        def log_message(self, format: str, *args: Any) -> None:
+            """Silent."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    state.url = f"http://127.0.0.1:{server.server_port}/v1/"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield state
+    server.shutdown()
+    server.server_close()
+    thread.join(5)
+
+
+async def test_the_question_goes_out_as_the_users_and_its_rewriting_comes_back(endpoint: Endpoint) -> None:
+    rewriter = pickle.loads(pickle.dumps(OpenAIQueryRewriter(endpoint.url, "qwen", "secret")))
+    assert await rewriter.rewrite("What do I pay?") == "storage tariff"
+    (request,) = endpoint.requests
+    assert (request["model"], request["messages"][1]) == ("qwen", {"role": "user", "content": "What do I pay?"})
+    assert endpoint.keys == ["Bearer secret"]
+
+
+@pytest.mark.parametrize("text", ["", "  \n", None])
+async def test_an_empty_answer_is_no_rewriting(endpoint: Endpoint, text: object) -> None:
+    endpoint.body = answer(text)
+    assert await OpenAIQueryRewriter(endpoint.url, "qwen").rewrite("a") is None
+    assert endpoint.keys == [None]
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "reason"),
+    [
+        (503, b"busy", "status 503: busy"),
+        (200, b"<html>", "not a chat completion"),
+        (200, b"[]", "not a chat completion"),
+        (200, b"x" * (MAX_ANSWER_BYTES + 1), "more than"),
+    ],
+)
+async def test_an_endpoint_that_fails_says_how(endpoint: Endpoint, status: int, body: bytes, reason: str) -> None:
+    endpoint.status, endpoint.body = status, body
+    with pytest.raises(ModelUnavailableError, match=reason):
+        await OpenAIQueryRewriter(endpoint.url, "qwen").rewrite("a")
+    assert len(endpoint.requests) == 1
+
+
+async def test_a_slow_or_absent_endpoint_is_unavailable(endpoint: Endpoint) -> None:
+    endpoint.delay = 1.0
+    with pytest.raises(ModelUnavailableError, match="ReadTimeout"):
+        await OpenAIQueryRewriter(endpoint.url, "qwen", timeout=0.1).rewrite("a")
+    with pytest.raises(ModelUnavailableError, match="ConnectError"):
+        await OpenAIQueryRewriter("http://127.0.0.1:9/v1", "qwen").rewrite("a")
+
+
+async def test_the_generator_rewrites_too() -> None:
+    class Generator:
+        name = "test"
+
+        async def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
+            assert (request.user_prompt, request.sources, request.language) == ("堆存费多少", (), "zh")
+            yield "堆存"
+            yield "费率\n"
+
+    assert await GeneratorQueryRewriter(Generator()).rewrite("堆存费多少") == "堆存费率"
