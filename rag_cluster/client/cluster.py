@@ -57,10 +57,10 @@ class RagCluster:
     """A cluster, or with no arguments the embedded default inside this process.
 
     url, api_key: of a running server, http://HOST:PORT. ray_address: of a Ray dashboard that takes jobs,
-    http://HEAD:8265, or without a url of a Ray to join; default: the settings'. knowledge_base: name or id, for calls
-    that name none. data_dir, settings: of the embedded default; default: the environment's settings, so that
-    `RAG_POSTGRES_DSN` and the like name a cluster's stores. Works where an event loop runs, as in Jupyter; not meant
-    for several threads at once.
+    http://HEAD:8265, or without a url of a Ray to join; default: the settings'. ray_token: that dashboard's, where it
+    wants one; default: as `ray job submit` finds it. knowledge_base: name or id, for calls that name none. data_dir,
+    settings: of the embedded default; default: the environment's settings, so that `RAG_POSTGRES_DSN` and the like name
+    a cluster's stores. Works where an event loop runs, as in Jupyter; not meant for several threads at once.
 
     >>> with RagCluster(knowledge_base="handbook") as rag:
     ...     rag.ingest("./documents")
@@ -73,6 +73,7 @@ class RagCluster:
         *,
         api_key: str | None = None,
         ray_address: str | None = None,
+        ray_token: str | None = None,
         knowledge_base: str | None = None,
         data_dir: str | Path | None = None,
         settings: Settings | None = None,
@@ -85,7 +86,7 @@ class RagCluster:
         given = {"data_dir": data_dir and Path(data_dir), "ray_address": find_ray(self.settings, ray_address)}
         self.settings = self.settings.model_copy(update={name: value for name, value in given.items() if value})
         self.knowledge_base = knowledge_base
-        self._cluster = self._job_cluster(self.settings.ray_address, api_key)
+        self._cluster = self._job_cluster(ray_token, api_key)
         self._embedded: Embedded | None = None
         if url is None:
             from rag_cluster.client.embedded import Embedded
@@ -95,10 +96,12 @@ class RagCluster:
         else:
             self._api = http.connect(url, api_key)
 
-    def _job_cluster(self, address: str, api_key: str | None) -> Cluster | None:
+    def _job_cluster(self, token: str | None, api_key: str | None) -> Cluster | None:
+        address = self.settings.ray_address
         if not address.startswith(("http://", "https://")):
             return None  # a Ray that this process joins, or its own
-        return Cluster(address, secrets=[*settings_secrets(self.settings), *([api_key] if api_key else [])])
+        secrets = [*settings_secrets(self.settings), *([api_key] if api_key else [])]
+        return Cluster(address, token=token, secrets=secrets)
 
     def __enter__(self) -> Self:
         return self

@@ -18,7 +18,13 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from rag_cluster.client.secrets import refuse_secrets
 from rag_cluster.domain import ids
-from rag_cluster.errors import InvalidRequestError, JobFailedError, SourceUnavailableError, error_types
+from rag_cluster.errors import (
+    AuthenticationError,
+    InvalidRequestError,
+    JobFailedError,
+    SourceUnavailableError,
+    error_types,
+)
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails, JobSubmissionClient
@@ -36,14 +42,16 @@ _PRESENTATION = ("--json",)
 class Cluster:
     """A Ray dashboard that takes jobs, http://HEAD:8265. Connects at the first call.
 
-    SourceUnavailableError when nothing answers there.
+    token: of the cluster, where its RAY_AUTH_MODE is `token`; None: the one that Ray's own environment variables name.
+    SourceUnavailableError when nothing answers there, AuthenticationError when the token is missing or wrong.
     """
 
-    def __init__(self, address: str, *, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, address: str, *, token: str | None = None, secrets: Sequence[str] = ()) -> None:
         if not address.startswith(("http://", "https://")):
             raise InvalidRequestError(f"Jobs are submitted to a Ray dashboard, http://HEAD:8265, not to {address!r}.")
         self.address = address
-        self._secrets = tuple(secrets)
+        self._headers = {"Authorization": f"Bearer {token}"} if token else None
+        self._secrets = (*secrets, *([token] if token else []))
         """Of this process: no job may carry them."""
         self._connected: JobSubmissionClient | None = None
 
@@ -69,10 +77,10 @@ class Cluster:
             submission_id, running = _place(client.list_jobs(), stem, keep_success=key is not None)
             job = Job(self, submission_id)
             if not running:
-                options = ["--run-id", job.run_id] if run_id else []
+                options = [f"--run-id={job.run_id}"] if run_id else []
                 try:
                     client.submit_job(
-                        entrypoint=shlex.join([*_MODULE, *arguments, *options]),
+                        entrypoint=shlex.join([*_MODULE, *arguments[:1], *options, *arguments[1:]]),
                         submission_id=submission_id,
                         runtime_env=dict(runtime_env or {}),
                         metadata=dict(metadata or {}),
@@ -90,11 +98,17 @@ class Cluster:
     def answering(self) -> Iterator[JobSubmissionClient]:
         """The dashboard's client, its failures as SourceUnavailableError."""
         import requests
+        from ray.exceptions import AuthenticationError as RayAuthenticationError
 
         try:
             if self._connected is None:
-                self._connected = _client_class()(self.address)
+                self._connected = _client_class()(self.address, headers=self._headers)
             yield self._connected
+        except RayAuthenticationError:
+            raise AuthenticationError(
+                f"The Ray at {self.address} wants its token: pass ray_token, or set RAY_AUTH_MODE=token and "
+                "RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
+            ) from None
         except (ConnectionError, RuntimeError, requests.RequestException) as error:
             raise SourceUnavailableError(f"No Ray dashboard takes jobs at {self.address}: {error}") from None
 
