@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import re
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -14,6 +15,7 @@ from rag_cluster.cli.output import command, emit, say, table
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.retrieval import RetrievalMode
+from rag_cluster.errors import InvalidFilterError
 from rag_cluster.telemetry import new_trace_id
 
 if TYPE_CHECKING:
@@ -27,6 +29,9 @@ Url = Annotated[str | None, typer.Option(help="Ask a running server, http://HOST
 Key = Annotated[str | None, typer.Option("--api-key", envvar="RAG_API_KEY", help="For --url.")]
 Mode = Annotated[RetrievalMode, typer.Option(help="dense, sparse or hybrid.", case_sensitive=False)]
 TopK = Annotated[int | None, typer.Option(min=1, max=100, help="Results.")]
+Filter = Annotated[
+    str | None, typer.Option("--filter", help="JSON, e.g. '{\"year\": 2024}'; the language is in docs/filters.md.")
+]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the stages.")]
 
 Response = TypeVar("Response", bound="BaseModel")
@@ -39,6 +44,17 @@ def _post(url: str, path: str, model: type[Response], body: dict[str, Any], key:
 
     with contextlib.closing(connect(url, key)) as api:
         return api.post(path, model, body)
+
+
+def _filters(text: str | None) -> dict[str, Any]:
+    """The value of --filter. InvalidFilterError; what the filter means is checked with the other options."""
+    try:
+        filters = json.loads(text) if text else {}
+    except ValueError as error:
+        raise InvalidFilterError(f"--filter is not JSON: {error}") from None
+    if not isinstance(filters, dict):
+        raise InvalidFilterError("--filter is a JSON object")
+    return filters
 
 
 def _local(base: str, options: QueryOptions) -> tuple[Services, str, RetrievalOptions]:
@@ -102,6 +118,7 @@ def search(
     knowledge_base: Base,
     mode: Mode = RetrievalMode.HYBRID,
     top_k: TopK = None,
+    filters: Filter = None,
     trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
@@ -113,7 +130,7 @@ def search(
     """
     from rag_cluster.serving.schemas import QueryOptions, RetrieveResponse
 
-    options = QueryOptions(mode=mode, top_k=top_k)
+    options = QueryOptions(mode=mode, top_k=top_k, filters=_filters(filters))
     if url:
         body = {"knowledge_base": knowledge_base, "query": query, "options": options.model_dump(mode="json")}
         found = _post(url, "/v1/retrieve", RetrieveResponse, body, api_key)
@@ -146,6 +163,7 @@ def ask(
     knowledge_base: Base,
     mode: Mode = RetrievalMode.HYBRID,
     top_k: TopK = None,
+    filters: Filter = None,
     trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
@@ -157,7 +175,7 @@ def ask(
     """
     from rag_cluster.serving.schemas import AnswerResponse, QueryOptions
 
-    options = QueryOptions(mode=mode, top_k=top_k)
+    options = QueryOptions(mode=mode, top_k=top_k, filters=_filters(filters))
     if url:
         body = {"knowledge_base": knowledge_base, "question": question, "options": options.model_dump(mode="json")}
         answer = _post(url, "/v1/answer", AnswerResponse, body, api_key)

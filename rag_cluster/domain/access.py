@@ -7,9 +7,9 @@ closed: then only an unrestricted principal reads the document.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+
+from rag_cluster.domain.filters import Filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class AccessFilter:
     """None: all enabled sources were granted without need of a filter; (): nothing."""
     document_ids: tuple[str, ...] | None = None
     """Visible documents, when a whitelist was given or there are at most 1,000 of them; None: not pushed down."""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-    """Equality filters on document metadata."""
+    metadata: Filter | None = None
+    """The request's own filter."""
 
     @property
     def empty(self) -> bool:

@@ -53,6 +53,17 @@ class Chunk:
         return merge_locators(met, self.locator.heading_path) if met else self.locator
 
 
+def chunk_facts(chunk: Chunk) -> dict[str, Any]:
+    """What a filter may ask of a chunk: page, sheet, slide, heading_path, content_types and its metadata, of which
+    "places" is left out. Only what is there."""
+    locator = chunk.locator
+    facts: dict[str, Any] = {"page": locator.page, "sheet": locator.sheet, "slide": locator.slide}
+    facts["heading_path"] = list(locator.heading_path) or None
+    facts["content_types"] = list(chunk.content_types)
+    facts |= chunk.metadata
+    return {name: value for name, value in facts.items() if value is not None and name != "places"}
+
+
 @dataclass(frozen=True, slots=True)
 class Parent:
     """The larger unit that children are merged back into (Small2Big). text carries no heading prefix."""

@@ -11,6 +11,7 @@ from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.blocks import SourceLocator
 from rag_cluster.domain.chunks import Chunk, Parent
 from rag_cluster.domain.documents import Document, IndexRecord, SourceKind
+from rag_cluster.domain.filters import Filter, parse_filter
 
 
 class RetrievalMode(StrEnum):
@@ -40,13 +41,19 @@ class RetrievalOptions:
     source_ids: tuple[str, ...] | None = None
     agent_id: str | None = None
     filters: Mapping[str, Any] = field(default_factory=dict)
-    """Equality filters on document metadata."""
+    """JSON of `domain.filters`: equalities on document metadata, or a tree."""
 
     def __post_init__(self) -> None:
         if not 1 <= self.top_k <= MAX_CANDIDATES:
             raise ValueError(f"top_k must be 1-{MAX_CANDIDATES}, not {self.top_k}")
         if not 1 <= self.candidate_k <= MAX_CANDIDATES:
             raise ValueError(f"candidate_k must be 1-{MAX_CANDIDATES}, not {self.candidate_k}")
+        parse_filter(self.filters)
+
+    @property
+    def filter(self) -> Filter | None:
+        """`filters`, parsed."""
+        return parse_filter(self.filters)
 
 
 @dataclass(frozen=True, slots=True)

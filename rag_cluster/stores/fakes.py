@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from rag_cluster.domain.access import AccessFilter
-from rag_cluster.domain.chunks import IndexRow
+from rag_cluster.domain.chunks import IndexRow, chunk_facts
 from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.filters import passes
 from rag_cluster.domain.inventory import StoredRow
 from rag_cluster.domain.retrieval import Hit
 from rag_cluster.errors import IndexMismatchError
-from rag_cluster.stores.milvus_filters import alternatives, compile_filter, matches_nothing
+from rag_cluster.stores.milvus_filters import compile_filter, matches_nothing
 
 if TYPE_CHECKING:
     import numpy.typing as npt
@@ -44,13 +45,15 @@ class MemoryChunkIndex:
         self._collections: dict[str, _Collection] = {}
         self._lock = threading.RLock()
 
-    def ensure(self, index: IndexRecord) -> None:
-        """Create the collection or check its dimension and embedder. IndexMismatchError."""
+    def ensure(self, index: IndexRecord) -> bool:
+        """Create the collection (True) or check its dimension and embedder. IndexMismatchError."""
         with self._lock:
             empty = _Collection(index.dimension, index.embedder_fingerprint, {})
+            created = index.collection not in self._collections
             found = self._collections.setdefault(index.collection, empty)
         if (found.dimension, found.fingerprint) != (index.dimension, index.embedder_fingerprint):
             raise IndexMismatchError(f"Collection {index.collection} holds other vectors than {index}")
+            return created
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
         """Write rows, replacing those of the same chunk id."""
@@ -222,10 +225,7 @@ def _passes(row: IndexRow, access: AccessFilter) -> bool:
         and row.access_key in access.access_keys
         and (access.source_ids is None or row.source_id in access.source_ids)
         and (access.document_ids is None or chunk.document_id in access.document_ids)
-        and all(
-            name in row.document_metadata and row.document_metadata[name] in alternatives(value)
-            for name, value in access.metadata.items()
-        )
+        and passes(access.metadata, row.document_metadata, chunk_facts(chunk))
     )
 
 

@@ -7,6 +7,7 @@ Vectors are compared by cosine; BM25 runs on `text` with a Chinese tokenizer, lo
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from operator import methodcaller
 from typing import TYPE_CHECKING, Any
@@ -15,13 +16,14 @@ from pymilvus import MilvusClient
 from pymilvus.exceptions import MilvusException
 
 from rag_cluster.domain.access import AccessFilter
-from rag_cluster.domain.chunks import IndexRow
+from rag_cluster.domain.chunks import IndexRow, chunk_facts
 from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.filters import Scope
 from rag_cluster.domain.inventory import StoredRow
 from rag_cluster.domain.retrieval import Hit
 from rag_cluster.errors import IndexMismatchError
 from rag_cluster.stores.milvus_connection import MilvusConnection
-from rag_cluster.stores.milvus_filters import compile_filter, matches_nothing, one_of, string
+from rag_cluster.stores.milvus_filters import FIELDS, asks_chunks, compile_filter, matches_nothing, one_of, string
 from rag_cluster.stores.milvus_schema import IndexOptions, bounded_text, collection_schema, search_parameters
 
 if TYPE_CHECKING:
@@ -56,32 +58,34 @@ class MilvusChunkIndex:
         self._milvus = MilvusConnection(uri, token, timeout, revive)
         self._timeout = timeout
         self._options = IndexOptions(index_type, dict(index_params or {}), mmap, replicas)
-        self._dimensions: dict[str, int] = {}
+        self._known: dict[str, _Description] = {}
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def ensure(self, index: IndexRecord) -> None:
-        """Create the collection with its indexes and load it, or check it. IndexMismatchError."""
-        self._milvus.call(index.collection, lambda client: self._ensure(client, index))
+    def ensure(self, index: IndexRecord) -> bool:
+        """Create the collection with its indexes and load it (True), or check it. IndexMismatchError."""
+        return self._milvus.call(index.collection, lambda client: self._ensure(client, index))
 
-    def _ensure(self, client: MilvusClient, index: IndexRecord) -> None:
+    def _ensure(self, client: MilvusClient, index: IndexRecord) -> bool:
         name = index.collection
         lite = self._milvus.is_lite(client)
         self._create(client, index, lite)
-        dimension, fingerprint = _describe(client.describe_collection(name, timeout=self._timeout))
-        if dimension != index.dimension or (fingerprint and fingerprint != index.embedder_fingerprint):
+        found = _describe(client.describe_collection(name, timeout=self._timeout))
+        if found.dimension != index.dimension or found.fingerprint not in ("", index.embedder_fingerprint):
             raise IndexMismatchError(
-                f"Collection {name} holds {dimension}-dimensional vectors of embedder {fingerprint or 'unknown'}; "
+                f"Collection {name} holds {found.dimension}-dimensional vectors of embedder "
+                f"{found.fingerprint or 'unknown'}; "
                 f"the settings name {index.dimension} dimensions of {index.embedder_fingerprint}"
             )
-        self._dimensions[name] = dimension
+        self._known[name] = found
         self._create_indexes(client, name, lite)
         replicas = {} if lite else {"replica_number": self._options.replicas}
         client.load_collection(name, timeout=self._timeout, **replicas)
+        return created
 
-    def _create(self, client: MilvusClient, index: IndexRecord, lite: bool) -> None:
+    def _create(self, client: MilvusClient, index: IndexRecord, lite: bool) -> bool:
         if client.has_collection(index.collection, timeout=self._timeout):
-            return
+            return False
         schema = collection_schema(index.dimension, index.embedder_fingerprint)
         properties = {"mmap.enabled": True} if self._options.mmap and not lite else {}
         options = {"properties": properties, "consistency_level": "Strong", "timeout": self._timeout}
@@ -89,7 +93,9 @@ class MilvusChunkIndex:
             client.create_collection(index.collection, schema=schema, **options)
         except MilvusException:
             if not client.has_collection(index.collection, timeout=self._timeout):
-                raise  # else another process was faster
+                raise
+            return False  # another process was faster
+        return True
 
     def _create_indexes(self, client: MilvusClient, collection: str, lite: bool) -> None:
         # Looked at every time: a process that died after creating the collection leaves it without indexes.
@@ -109,13 +115,17 @@ class MilvusChunkIndex:
         """Write rows, replacing those of the same chunk id. The longest text that Milvus takes is 65,535 bytes."""
         if not rows:
             return
-        dimension = self._dimension(collection)
+        known = self._description(collection)
+        dimension = known.dimension
         if vectors.shape != (len(rows), dimension):
             raise IndexMismatchError(
                 f"{collection} takes vectors of shape ({len(rows)}, {dimension}), not {tuple(vectors.shape)}"
             )
+        with_facts = known.chunk_facts
         # A request with one id twice would leave both rows.
-        records = {row.chunk.id: _record(row, vector) for row, vector in zip(rows, vectors, strict=True)}
+        records = {
+            row.chunk.id: _record(row, vector, with_facts=with_facts) for row, vector in zip(rows, vectors, strict=True)
+        }
         self._write(collection, list(records.values()))
 
     def _write(self, collection: str, records: Sequence[Mapping[str, Any]], **options: Any) -> None:
@@ -237,7 +247,7 @@ class MilvusChunkIndex:
         """Delete the collection. What is not there is no error."""
         drop = methodcaller("drop_collection", collection, timeout=self._timeout)
         self._milvus.call(collection, drop, missing_collection=None)
-        self._dimensions.pop(collection, None)
+        self._known.pop(collection, None)
 
     def flush(self, collection: str) -> None:
         """Seal recent rows: Milvus Lite searches unsealed ones by brute force. A server does this by itself."""
@@ -253,11 +263,17 @@ class MilvusChunkIndex:
         """One round trip. StoreUnavailableError."""
         self._milvus.call("", lambda client: client.list_collections(timeout=self._timeout))
 
-    def _dimension(self, collection: str) -> int:
-        if collection not in self._dimensions:
+    def _description(self, collection: str) -> _Description:
+        if collection not in self._known:
             describe = methodcaller("describe_collection", collection, timeout=self._timeout)
-            self._dimensions[collection] = _describe(self._milvus.call(collection, describe))[0]
-        return self._dimensions[collection]
+            self._known[collection] = _describe(self._milvus.call(collection, describe))
+        return self._known[collection]
+
+    async def _description_async(self, collection: str) -> _Description:
+        if collection not in self._known:
+            describe = methodcaller("describe_collection", collection, timeout=self._timeout)
+            self._known[collection] = _describe(await self._milvus.call_async(collection, describe))
+        return self._known[collection]
 
     # -- searching ---------------------------------------------------------------------------------------------------
 
@@ -267,12 +283,7 @@ class MilvusChunkIndex:
         """Nearest rows by cosine, best first."""
         if matches_nothing(access) or limit <= 0:
             return []
-        dimension = self._dimensions.get(collection)
-        if dimension is None:
-            description = await self._milvus.call_async(
-                collection, lambda client: client.describe_collection(collection, timeout=self._timeout)
-            )
-            dimension = self._dimensions[collection] = _describe(description)[0]
+        dimension = (await self._description_async(collection)).dimension
         if len(vector) != dimension:
             raise IndexMismatchError(f"{collection} is searched with {dimension} dimensions, not {len(vector)}")
         query = [float(value) for value in vector]
@@ -286,7 +297,8 @@ class MilvusChunkIndex:
 
     async def _search(self, collection: str, field: str, query: Any, access: AccessFilter, limit: int) -> list[Hit]:
         limit = min(limit, MAX_LIMIT)
-        expression = compile_filter(access)
+        known = asks_chunks(access) and (await self._description_async(collection)).chunk_facts
+        expression = compile_filter(access, chunk_facts=known)
         parameters = search_parameters(field, self._options.index_type, limit)
         found = await self._milvus.call_async(
             collection,
@@ -314,17 +326,26 @@ class MilvusChunkIndex:
         ]
 
 
-def _describe(description: Mapping[str, Any]) -> tuple[int, str]:
-    """(dimension, embedder fingerprint or "") of a described collection."""
-    dense = next((field for field in description["fields"] if field["name"] == "dense"), None)
-    if dense is None:
+@dataclass(frozen=True, slots=True)
+class _Description:
+    dimension: int
+    fingerprint: str
+    """Of the embedder; "" when unknown."""
+    chunk_facts: bool
+    """Whether it has that field: collections of earlier versions have not."""
+
+
+def _describe(description: Mapping[str, Any]) -> _Description:
+    fields = {field["name"]: field for field in description["fields"]}
+    if "dense" not in fields:
         raise IndexMismatchError(f"Collection {description.get('collection_name')} was not made by this project")
-    return int(dense["params"]["dim"]), str(description.get("description") or "")
+    dimension, fingerprint = int(fields["dense"]["params"]["dim"]), str(description.get("description") or "")
+    return _Description(dimension, fingerprint, FIELDS[Scope.CHUNK] in fields)
 
 
-def _record(row: IndexRow, vector: Any) -> dict[str, Any]:
+def _record(row: IndexRow, vector: Any, *, with_facts: bool) -> dict[str, Any]:
     chunk = row.chunk
-    return {
+    record = {
         "id": chunk.id,
         "knowledge_base_id": chunk.knowledge_base_id,
         "document_id": chunk.document_id,
@@ -335,3 +356,6 @@ def _record(row: IndexRow, vector: Any) -> dict[str, Any]:
         "text": bounded_text(chunk.content),
         "dense": vector,
     }
+    if with_facts:
+        record[FIELDS[Scope.CHUNK]] = chunk_facts(chunk)
+    return record

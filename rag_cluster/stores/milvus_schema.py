@@ -56,6 +56,7 @@ def collection_schema(dimension: int, embedder_fingerprint: str) -> CollectionSc
     schema.add_field("version", DataType.INT64)
     schema.add_field("access_key", DataType.INT64)
     schema.add_field("metadata", DataType.JSON)
+    schema.add_field("chunk_facts", DataType.JSON)
     schema.add_field(
         "text", DataType.VARCHAR, max_length=MAX_TEXT_BYTES, enable_analyzer=True, analyzer_params=_ANALYZER
     )

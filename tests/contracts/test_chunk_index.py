@@ -13,6 +13,7 @@ import pytest
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.chunks import Chunk, IndexRow
 from rag_cluster.domain.documents import IndexRecord
+from rag_cluster.domain.filters import Condition, Operator, parse_filter
 from rag_cluster.domain.inventory import StoredRow
 from rag_cluster.domain.ports import ChunkIndex
 from rag_cluster.errors import IndexMismatchError, InvalidFilterError
@@ -60,8 +61,8 @@ def unit(*positions: int) -> np.ndarray:
     return np.eye(DIMENSION, dtype=np.float32)[list(positions)]
 
 
-def access(**changes: Any) -> AccessFilter:
-    return replace(AccessFilter(KB, (1,)), **changes)
+def access(metadata: Any = None, **changes: Any) -> AccessFilter:
+    return replace(AccessFilter(KB, (1,), metadata=parse_filter(metadata or {})), **changes)
 
 
 async def dense(index: ChunkIndex, collection: str, filter: AccessFilter, axis: int = 0, limit: int = 10) -> list[str]:
@@ -191,7 +192,8 @@ async def test_a_metadata_filter_that_cannot_be_compared_is_refused(
     index: ChunkIndex, collection: str, value: Any
 ) -> None:
     with pytest.raises(InvalidFilterError):
-        await dense(index, collection, access(metadata={"key": value}))
+        unchecked = Condition("key", Operator.EQ, value)
+        await dense(index, collection, replace(access(), metadata=unchecked))
 
 
 async def test_thousands_of_ids_in_a_filter_work(index: ChunkIndex, collection: str) -> None:
@@ -238,6 +240,19 @@ def test_vectors_of_another_shape_are_refused(index: ChunkIndex, collection: str
         index.upsert(collection, [row("a")], np.zeros((1, DIMENSION + 1), np.float32))
     with pytest.raises(IndexMismatchError):
         index.upsert(collection, [row("a")], np.zeros((2, DIMENSION), np.float32))
+
+
+async def test_a_dropped_collection_is_gone_and_can_be_made_anew_with_another_dimension(index: ChunkIndex) -> None:
+    record = IndexRecord(9, f"chunks_{uuid.uuid4().hex}", "to_be_dropped", DIMENSION, "retired")
+    index.ensure(record)
+    index.upsert(record.collection, [row("a")], unit(0))
+    for _ in range(2):
+        index.drop(record.collection)
+    assert index.chunk_ids(record.collection, "doc-1") == {}
+    index.ensure(replace(record, dimension=2 * DIMENSION))
+    index.upsert(record.collection, [row("a")], np.eye(1, 2 * DIMENSION, dtype=np.float32))
+    assert set(index.chunk_ids(record.collection, "doc-1")) == {"a"}
+    index.drop(record.collection)
 
 
 def test_writing_nothing_is_no_error(index: ChunkIndex, collection: str) -> None:

@@ -10,6 +10,7 @@ import pytest
 from rag_cluster.domain import ids
 from rag_cluster.domain.access import LOCAL, AccessAttributes, Principal
 from rag_cluster.domain.documents import Claim, DocumentAsset, SourceKind
+from rag_cluster.domain.filters import parse_filter
 from rag_cluster.domain.ports import Catalog, Evidence, Ledger
 from rag_cluster.domain.retrieval import AssetReference, EvidenceRow, Hit, RetrievalOptions
 from rag_cluster.errors import NotFoundError
@@ -93,7 +94,7 @@ async def test_the_scope_names_the_active_index_and_the_visible_documents(eviden
     assert scope.index == index
     assert scope.visible_documents == 2
     assert set(scope.filter.document_ids or ()) == {claim.document_id for claim in claims}
-    assert (scope.filter.source_ids, scope.filter.metadata) == (None, {"k": 1})
+    assert (scope.filter.source_ids, scope.filter.metadata) == (None, parse_filter({"k": 1}))
     assert len(scope.filter.access_keys) == 1
     assert (scope.mounts, scope.correction_source_ids) == ({}, ())
 
@@ -317,20 +318,25 @@ async def test_the_options_are_enforced_again(evidence: Evidence, ingest: Ingest
         ({"year": 2024, "lang": "中文"}, True),
         ({"year": 2024.0}, True),
         ({"flag": True}, True),
-        ({"nothing": None}, True),
-        ({"tags": ["a", "b"]}, True),
+        ({"year": [2023, 2024]}, True),
+        ({"field": "tags", "operator": "contains", "value": "b"}, True),
+        ({"field": "nothing", "operator": "exists", "value": False}, True),
+        ({"not": {"field": "year", "operator": "lt", "value": 2000}}, True),
+        ({"field": "content_types", "operator": "exists", "scope": "chunk"}, True),
+        ({"not": {"absent": 1}}, False),
+        ({"not": {"year": "2024"}}, False),
+        ({"not": {"nothing": 1}}, False),
         ({"year": 2025}, False),
         ({"year": "2024"}, False),
         ({"flag": "true"}, False),
         ({"flag": 1}, False),
-        ({"absent": None}, False),
         ({"absent": ""}, False),
-        ({"tags": ["a"]}, False),
+        ({"tags": ["a", "b"]}, False),
         ({"year": 2024, "absent": 1}, False),
         ({"it's \"quoted\\": "x"}, False),
     ],
 )
-async def test_a_metadata_filter_is_equality_and_false_on_an_absent_field(
+async def test_a_filter_is_false_on_an_absent_field_and_on_another_type_also_under_not(
     evidence: Evidence, ingest: Ingest, filters: dict, passes: bool
 ) -> None:
     metadata = {"year": 2024, "lang": "中文", "flag": True, "nothing": None, "tags": ["a", "b"]}

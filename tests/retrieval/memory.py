@@ -49,7 +49,7 @@ class MemoryEvidence:
         self.scopes += 1
         keys = self.access_keys if principal.may_use(knowledge_base_id) else ()
         documents = options.document_ids if options.document_ids is not None else self.document_ids
-        access = AccessFilter(knowledge_base_id, keys, options.source_ids, documents, options.filters)
+        access = AccessFilter(knowledge_base_id, keys, options.source_ids, documents, options.filter)
         return ReadScope(
             access, self.index, len(self.rows_by_id), self.mounts, self.corrections, self.hide_source_filename
         )

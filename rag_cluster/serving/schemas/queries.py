@@ -8,6 +8,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from rag_cluster.domain.answers import Answer, Citation
 from rag_cluster.domain.blocks import SourceLocator
+from rag_cluster.domain.filters import FilterError, parse_filter
 from rag_cluster.domain.retrieval import (
     MAX_CANDIDATES,
     RetrievalMode,
@@ -15,10 +16,12 @@ from rag_cluster.domain.retrieval import (
     RetrievalResult,
     RetrievalTrace,
 )
+from rag_cluster.errors import InvalidFilterError
 from rag_cluster.serving.schemas.base import (
     Name,
     RequestModel,
 )
+from rag_cluster.serving.schemas.filters import Filters
 
 MAX_QUESTION_CHARS = 8_000
 
@@ -37,10 +40,14 @@ class QueryOptions(RequestModel):
     document_ids: list[str] | None = Field(None, max_length=10_000)
     source_ids: list[str] | None = Field(None, max_length=1_000)
     agent_id: str | None = None
-    filters: dict[str, Any] = Field(default_factory=dict, description="Equality on document metadata.")
+    filters: Filters = Field(default_factory=dict)
 
     def resolve(self, *, top_k: int, candidate_k: int, score_threshold: float | None) -> RetrievalOptions:
-        """To the domain, with the server's defaults."""
+        """To the domain, with the server's defaults. InvalidFilterError."""
+        try:
+            parse_filter(self.filters)
+        except FilterError as error:
+            raise InvalidFilterError(f"options.{error}") from None
         return RetrievalOptions(
             mode=self.mode,
             top_k=self.top_k or top_k,

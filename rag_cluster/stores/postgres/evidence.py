@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from psycopg.types.json import Jsonb
-
 from rag_cluster.domain.access import AccessFilter, Principal
 from rag_cluster.domain.documents import IndexRecord, SourceKind
 from rag_cluster.domain.retrieval import AssetReference, EvidenceRow, Hit, ReadScope, RetrievalOptions
@@ -15,6 +13,7 @@ from rag_cluster.stores.postgres import content
 from rag_cluster.stores.postgres.access import GRANTED, READABLE, READABLE_DOCUMENTS, principal_values
 from rag_cluster.stores.postgres.adapters import known_uuid, known_uuids
 from rag_cluster.stores.postgres.database import Database
+from rag_cluster.stores.postgres.filters import sql_condition
 
 MAX_PUSHED_DOCUMENTS = 1000
 
@@ -70,8 +69,7 @@ WHERE d.knowledge_base_id = %(knowledge_base)s
   AND (NOT %(for_agent)s OR m.source_id IS NOT NULL)
   AND (%(sources)s::uuid[] IS NULL OR s.id = ANY(%(sources)s::uuid[]))
   AND (%(documents)s::uuid[] IS NULL OR d.id = ANY(%(documents)s::uuid[]))
-  AND NOT EXISTS (
-    SELECT 1 FROM jsonb_each(%(filters)s) AS f WHERE (d.metadata -> f.key) IS DISTINCT FROM f.value)"""  # noqa: S608
+  AND """  # noqa: S608
 
 
 class PostgresEvidence:
@@ -112,14 +110,11 @@ class PostgresEvidence:
         chunk_ids = known_uuids(tuple(hit.chunk_id for hit in hits))
         if not chunk_ids:
             return {}
-        values = _values(principal, knowledge_base_id, options)
-        values |= {
-            "chunks": chunk_ids,
-            "hit_documents": known_uuids(tuple({hit.document_id for hit in hits})),
-            "filters": Jsonb(dict(options.filters)),
-        }
+        condition, filter_values = sql_condition(options.filter)
+        values = _values(principal, knowledge_base_id, options) | filter_values
+        values |= {"chunks": chunk_ids, "hit_documents": known_uuids(tuple({hit.document_id for hit in hits}))}
         async with self._database.async_connection() as connection:
-            found = await (await connection.execute(_ROWS, values)).fetchall()
+            found = await (await connection.execute(_ROWS + condition, values)).fetchall()
         return {row["id"]: _evidence(row) for row in found}
 
 
@@ -148,7 +143,7 @@ def _scope(row: dict[str, Any], knowledge_base_id: str, options: RetrievalOption
             access_keys=tuple(row["access_keys"]),
             source_ids=None if row["every_source"] and row["source_ids"] else tuple(row["source_ids"]),
             document_ids=documents if pushed else None,
-            metadata=options.filters,
+            metadata=options.filter,
         ),
         index=index,
         visible_documents=len(documents),
