@@ -53,7 +53,7 @@ class MemoryChunkIndex:
             found = self._collections.setdefault(index.collection, empty)
         if (found.dimension, found.fingerprint) != (index.dimension, index.embedder_fingerprint):
             raise IndexMismatchError(f"Collection {index.collection} holds other vectors than {index}")
-            return created
+        return created
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
         """Write rows, replacing those of the same chunk id."""

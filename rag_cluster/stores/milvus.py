@@ -69,7 +69,7 @@ class MilvusChunkIndex:
     def _ensure(self, client: MilvusClient, index: IndexRecord) -> bool:
         name = index.collection
         lite = self._milvus.is_lite(client)
-        self._create(client, index, lite)
+        created = self._create(client, index, lite)
         found = _describe(client.describe_collection(name, timeout=self._timeout))
         if found.dimension != index.dimension or found.fingerprint not in ("", index.embedder_fingerprint):
             raise IndexMismatchError(
