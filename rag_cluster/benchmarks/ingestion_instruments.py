@@ -79,9 +79,10 @@ class DroppingIndex(MemoryChunkIndex):
         super().__init__()
         self._dimension = 0
 
-    def ensure(self, index: IndexRecord) -> None:
+    def ensure(self, index: IndexRecord) -> bool:
         """Remember the dimension."""
         self._dimension = index.dimension
+        return False
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
         """IndexMismatchError for another shape."""

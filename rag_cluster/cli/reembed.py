@@ -12,7 +12,7 @@ import typer
 from rag_cluster.cli.options import Json, Yes
 from rag_cluster.cli.output import command, confirm, emit, fail, say, table
 from rag_cluster.cli.session import services
-from rag_cluster.errors import IndexMismatchError
+from rag_cluster.errors import IndexMismatchError, InvalidRequestError
 
 if TYPE_CHECKING:
     from rag_cluster.lifecycle.recall import Comparison
@@ -67,6 +67,11 @@ def reembed(
     from rag_cluster.wiring import ServiceFactory, WritePathFactory
 
     settings = get_settings()
+    target_ray = ray_address(settings, address)
+    if target_ray and target_ray.startswith(("http://", "https://")):
+        raise InvalidRequestError(
+            f"This command joins a Ray; as a job: ray job submit --address {target_ray} -- python jobs/reembed.py ..."
+        )
     opened = services(settings)
     name = model or settings.embedder
     target = settings.model_copy(update={"embedder": name})
@@ -74,7 +79,7 @@ def reembed(
     compare = None if questions is None else _comparison(opened, new, questions, knowledge_base, old_model, top_k)
     write_path = new.write_path()
     record = register(write_path)
-    stream = fill_stream(WritePathFactory(target), record, str(uuid.uuid4()), address=ray_address(settings, address))
+    stream = fill_stream(WritePathFactory(target), record, str(uuid.uuid4()), address=target_ray)
     options = ReembedOptions(switch=switch, max_loss=max_loss, force=force, progress=not as_json)
     with ray_stopped_afterwards():
         report = run(write_path, record, stream, options, compare)

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 
-from rag_cluster.domain.access import AccessAttributes, AccessFilter, Principal
+from rag_cluster.domain.access import AccessAttributes, AccessFilter, ApiKey, Principal
 from rag_cluster.domain.answers import ChatEvidence, ChatMessage, GenerationRequest, RetrievalRecord
 from rag_cluster.domain.blocks import Block, DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, IndexRow, MissingPart, Part, PartContent, Snapshot
@@ -283,8 +283,8 @@ class SnapshotStore(Protocol):
 class ChunkIndex(Protocol):
     """Vectors + BM25 of one or several collections. Derived: it can be rebuilt from snapshots at any time."""
 
-    def ensure(self, index: IndexRecord) -> None:
-        """Create the collection, or check it: IndexMismatchError when its dimension differs."""
+    def ensure(self, index: IndexRecord) -> bool:
+        """Create the collection (True), or check it: IndexMismatchError when its dimension differs."""
         ...
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
@@ -486,8 +486,8 @@ class Catalog(Protocol):
         """Forget an index whose collection is gone, with what it held."""
         ...
 
-    def forget_parts(self, collection: str, document_id: str, version: int) -> None:
-        """An index lacks a version from now on: the next re-embedding writes it again."""
+    def forget_parts(self, collection: str, document_id: str | None = None, version: int | None = None) -> None:
+        """An index lacks a version, or everything, from now on: the next re-embedding writes it again."""
         ...
 
     def create_api_key(self, name: str, principal: Principal) -> str:
@@ -498,7 +498,18 @@ class Catalog(Protocol):
         """AuthenticationError."""
         ...
 
-    def has_api_keys(self) -> bool: ...
+    def has_api_keys(self) -> bool:
+        """Whether a key was ever made: revoking the last one does not open the server to callers without any."""
+        ...
+
+    def api_keys(self) -> list[ApiKey]:
+        """All, revoked ones included, oldest first."""
+        ...
+
+    def revoke_api_key(self, name: str) -> ApiKey:
+        """Refused from the next request on; again is harmless. Its name stays taken, as its sessions keep it.
+        NotFoundError."""
+        ...
 
 
 class Ledger(Protocol):

@@ -325,7 +325,7 @@ class _Fill(_Worker):
         super().__init__(factory, RunContext(run_id, "", "", None))
 
     def _start(self) -> None:
-        self._write_path.index.ensure(self._record)
+        steps.ensure_collection(self._write_path, self._record)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         self._enter()

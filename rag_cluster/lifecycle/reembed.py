@@ -20,6 +20,7 @@ from typing import Any
 from rag_cluster.domain.chunks import MissingPart
 from rag_cluster.domain.documents import IndexRecord, Receipt
 from rag_cluster.domain.ports import Catalog
+from rag_cluster.errors import ModelUnavailableError
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.progress import RunProgress
 from rag_cluster.ingestion.rows import PreparedPart
@@ -28,11 +29,13 @@ from rag_cluster.lifecycle.recall import Comparison
 
 log = logging.getLogger("rag_cluster.lifecycle")
 
-WAVE = 2000
+WAVE = 10_000
 """Parts of one stream, which starts its actors anew; all that the driver holds."""
 LOCAL_CHUNKS = 256
 """So few are embedded in the driver: actors take longer to start."""
 SWITCH_ATTEMPTS = 20
+GIVE_UP = 20
+"""So many failures in a row, without one success before, are an outage and not the parts' fault."""
 KEPT_FAILURES = 100
 
 
@@ -89,7 +92,7 @@ def register(write_path: WritePath) -> IndexRecord:
     is being dropped."""
     embedder, retry = write_path.embedder(), write_path.retry
     record = retry.call(lambda: write_path.catalog.ensure_index(embedder.fingerprint, embedder.dimension))
-    retry.call(lambda: write_path.index.ensure(record))
+    steps.ensure_collection(write_path, record)
     return record
 
 
@@ -117,6 +120,8 @@ class _Job:
         self._catalog: Catalog = write_path.catalog
         self._retry = write_path.retry.call
         self._report = ReembedReport(record.collection)
+        self._written = 0
+        """Parts of the pass in hand that did not fail."""
 
     def run(self, compare: Compare | None) -> ReembedReport:
         started = time.perf_counter()
@@ -165,7 +170,7 @@ class _Job:
             parts, chunks = self._retry(partial(self._catalog.count_missing, self._record.id))
             if not parts or parts <= self._report.failed:
                 return
-            self._report.failed = 0
+            self._report.failed = self._written = 0
             self._report.failures.clear()
             stream = self._stream if chunks > LOCAL_CHUNKS else self._here
             done = 0
@@ -183,7 +188,10 @@ class _Job:
             report.failed += 1
             if len(report.failures) < KEPT_FAILURES:
                 report.failures.append(row)
+            if report.failed == GIVE_UP and not self._written:
+                raise ModelUnavailableError(f"every part fails, the last one with {row.error_type}: {row.message}")
         else:
+            self._written += 1
             report.chunks += row.chunks
             report.tokens += row.tokens
 

@@ -505,6 +505,28 @@ def test_an_index_is_dropped_whole_also_when_the_first_try_was_killed(library: L
     assert library.reembed().chunks == 7, "built anew from snapshots"
 
 
+def test_an_index_whose_collection_was_lost_is_built_anew_also_the_active_one(library: Library) -> None:
+    library.old.index.drop(library.record(library.old).collection)
+    library.new = library.old
+    report = library.reembed()
+    assert (report.outcome, report.chunks) == ("active", 7)
+    assert library.rows(library.old) == library.truth()
+    assert library.ask(library.old, "berth b1").results
+
+
+def test_a_model_that_is_away_ends_the_job_early(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Away(HashEmbedder):
+        def embed_documents(self, texts: Sequence[str]) -> Any:
+            raise ModelUnavailableError("away")
+
+    monkeypatch.setattr(reembed, "GIVE_UP", 3)
+    engine = Away(128)
+    library.new = replace(library.new, embedder=lambda: engine)
+    with pytest.raises(ModelUnavailableError, match="every part fails"):
+        library.reembed()
+    assert library.record(library.old).state == "active"
+
+
 # -- quality ---------------------------------------------------------------------------------------------------------
 
 

@@ -9,7 +9,14 @@ line is repaired by running again. Failures of documents are rows, not exception
 """
 
 from rag_cluster.ingestion.steps.filling import Filled, FillStream, fill, from_snapshots
-from rag_cluster.ingestion.steps.indexing import batches, index, index_batch, open_index, require_active
+from rag_cluster.ingestion.steps.indexing import (
+    batches,
+    ensure_collection,
+    index,
+    index_batch,
+    open_index,
+    require_active,
+)
 from rag_cluster.ingestion.steps.preparation import Prepared, Stage, Work, prepare, prepare_claimed, resume
 
 __all__ = [
@@ -19,6 +26,7 @@ __all__ = [
     "Stage",
     "Work",
     "batches",
+    "ensure_collection",
     "fill",
     "from_snapshots",
     "index",

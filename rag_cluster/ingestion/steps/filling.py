@@ -53,7 +53,8 @@ def fill(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPar
         return _fill(write_path, record, parts)
     except Exception as error:  # becomes the receipt of each part that also fails alone
         if len(parts) > 1:
-            return [row for part in parts for row in fill(write_path, record, [part])]
+            once = replace(write_path, retry=RetryPolicy(retries=0))
+            return [row for part in parts for row in fill(once, record, [part])]
         if _is_missing(write_path, record, parts[0]):
             return [_failed(write_path, parts[0], Failure.of(error, "reembed"))]
         return [PartDone(parts[0].document_id, 0, 0)]  # deleted or replaced meanwhile, its snapshot too

@@ -61,8 +61,14 @@ def open_index(write_path: WritePath) -> IndexRecord:
     write_path.retry.call(lambda: require_active(write_path))
     embedder = write_path.embedder()
     record = write_path.retry.call(lambda: write_path.catalog.ensure_index(embedder.fingerprint, embedder.dimension))
-    write_path.retry.call(lambda: write_path.index.ensure(record))
+    ensure_collection(write_path, record)
     return record
+
+
+def ensure_collection(write_path: WritePath, record: IndexRecord) -> None:
+    """Make an index's collection if it is not there; then it holds nothing, whatever PostgreSQL remembers."""
+    if write_path.retry.call(lambda: write_path.index.ensure(record)):
+        write_path.retry.call(lambda: write_path.catalog.forget_parts(record.collection))
 
 
 def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Indexed]:

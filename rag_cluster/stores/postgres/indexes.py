@@ -163,13 +163,18 @@ class IndexCatalog:
         with self._database.connection() as connection:
             connection.execute("DELETE FROM indexes WHERE collection = %s AND state = 'dropping'", (collection,))
 
-    def forget_parts(self, collection: str, document_id: str, version: int) -> None:
-        """An index lacks a version from now on: the next re-embedding writes it again."""
+    def forget_parts(self, collection: str, document_id: str | None = None, version: int | None = None) -> None:
+        """An index lacks a version, or everything, from now on: the next re-embedding writes it again."""
         with self._database.connection() as connection:
             connection.execute(
                 """DELETE FROM index_parts x USING indexes i
-                   WHERE i.id = x.index_id AND i.collection = %s AND x.document_id = %s AND x.version = %s""",
-                (collection, known_uuid(document_id), version),
+                   WHERE i.id = x.index_id AND i.collection = %(collection)s AND (%(document)s::uuid IS NULL
+                     OR (x.document_id = %(document)s::uuid AND x.version = %(version)s::int))""",
+                {
+                    "collection": collection,
+                    "document": None if document_id is None else known_uuid(document_id),
+                    "version": version,
+                },
             )
 
 
