@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 import typer
 
 from rag_cluster.cli.options import Department, Json, SecurityLevel, base_name
-from rag_cluster.cli.output import command, emit, err, say
+from rag_cluster.cli.output import command, emit, err, say, table
 from rag_cluster.cli.session import services
-from rag_cluster.domain.access import Principal
+from rag_cluster.domain.access import ApiKey, Principal
 
 app = typer.Typer(help="API keys.", no_args_is_help=True)
 
@@ -49,3 +50,68 @@ def create(
     else:
         say(secret)
         err.print("Shown once. Send it as 'Authorization: Bearer KEY'.", style="dim")
+
+
+@app.command("list")
+@command
+def list_keys(as_json: Json = False) -> None:
+    """What each key may read. Secrets are not kept.
+
+    Example: `rag-cluster keys list`
+    """
+    keys = services().catalog.api_keys()
+    if as_json:
+        emit({"items": [_shown(key) for key in keys]})
+        return
+    table(
+        f"{len(keys)} API keys",
+        ("name", "knowledge bases", "groups", "department", "level", "admin", "created", "revoked"),
+        (
+            (
+                key.name,
+                "all" if key.principal.knowledge_bases is None else ", ".join(sorted(key.principal.knowledge_bases)),
+                ", ".join(sorted(key.principal.groups)),
+                key.principal.department,
+                key.principal.security_level,
+                "yes" if key.principal.unrestricted else "",
+                _minute(key.created_at),
+                key.revoked_at and _minute(key.revoked_at),
+            )
+            for key in keys
+        ),
+    )
+
+
+@app.command("revoke")
+@command
+def revoke(
+    name: Annotated[str, typer.Argument(help="As it was created.")],
+    as_json: Json = False,
+) -> None:
+    """Refuse a key from the next request on. Its name stays taken: its chat sessions belong to it.
+
+    Example: `rag-cluster keys revoke website`
+    """
+    key = services().catalog.revoke_api_key(name)
+    if as_json:
+        emit(_shown(key))
+    else:
+        say((key.name, "bold"), " is refused from now on")
+
+
+def _minute(when: datetime) -> str:
+    return when.astimezone().strftime("%Y-%m-%d %H:%M")
+
+
+def _shown(key: ApiKey) -> dict[str, Any]:
+    principal = key.principal
+    return {
+        "name": key.name,
+        "knowledge_bases": None if principal.knowledge_bases is None else sorted(principal.knowledge_bases),
+        "groups": sorted(principal.groups),
+        "department": principal.department,
+        "security_level": principal.security_level,
+        "admin": principal.unrestricted,
+        "created_at": key.created_at.isoformat(),
+        "revoked_at": key.revoked_at.isoformat() if key.revoked_at else None,
+    }

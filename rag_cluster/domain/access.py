@@ -8,6 +8,7 @@ closed: then only an unrestricted principal reads the document.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from rag_cluster.domain.filters import Filter
 
@@ -56,6 +57,16 @@ class Principal:
             and (not acl or not self.groups.isdisjoint(acl))
             and (attributes.department is None or attributes.department == self.department)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKey:
+    """A key as it is listed; its secret is known to its holder alone."""
+
+    name: str
+    principal: Principal
+    created_at: datetime
+    revoked_at: datetime | None = None
 
 
 LOCAL = Principal(name="local", knowledge_bases=None, security_level=9, unrestricted=True)

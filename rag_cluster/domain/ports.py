@@ -17,6 +17,7 @@ from rag_cluster.domain.answers import ChatEvidence, ChatMessage, GenerationRequ
 from rag_cluster.domain.blocks import Block, DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, IndexRow, MissingPart, Part, PartContent, Snapshot
 from rag_cluster.domain.documents import (
+    Agent,
     Claim,
     Document,
     DocumentAsset,
@@ -35,6 +36,7 @@ from rag_cluster.domain.documents import (
     Source,
     SourceFile,
     SourceKind,
+    SourceMount,
 )
 from rag_cluster.domain.inventory import DocumentFacts, StoredObject, StoredRow, StuckEntry
 from rag_cluster.domain.retrieval import EvidenceRow, Hit, Located, ReadScope, RetrievalOptions
@@ -512,6 +514,78 @@ class Catalog(Protocol):
         ...
 
 
+class Agents(Protocol):
+    """Sources, the agents that mount them, and what managed corrections there are."""
+
+    def sources(
+        self, knowledge_base_id: str, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[list[Source], str | None]:
+        """Of one knowledge base, oldest first."""
+        ...
+
+    def source(self, source_id: str, principal: Principal) -> Source:
+        """By id, of a knowledge base that the principal may use: NotFoundError otherwise."""
+        ...
+
+    def update_source(
+        self,
+        source_id: str,
+        *,
+        enabled: bool | None = None,
+        priority: int | None = None,
+        chunking_strategy: str | None = None,
+    ) -> Source:
+        """None leaves a field alone, "" clears the strategy. A disabled source is gone from the next query."""
+        ...
+
+    def create_agent(self, knowledge_base_id: str, name: str, *, hide_source_filename: bool = False) -> Agent:
+        """ConflictError when the knowledge base has one of that name; NotFoundError without it."""
+        ...
+
+    def agent(self, agent_id: str, principal: Principal) -> Agent:
+        """By id, of a knowledge base that the principal may use: NotFoundError otherwise."""
+        ...
+
+    def find_agent(self, knowledge_base_id: str, id_or_name: str) -> Agent:
+        """NotFoundError."""
+        ...
+
+    def agents(
+        self, knowledge_base_id: str, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[list[Agent], str | None]:
+        """Of one knowledge base, oldest first."""
+        ...
+
+    def update_agent(
+        self, agent_id: str, *, name: str | None = None, hide_source_filename: bool | None = None
+    ) -> Agent:
+        """None leaves a field alone. NotFoundError, ConflictError."""
+        ...
+
+    def delete_agent(self, agent_id: str) -> None:
+        """With its mounts; sources and documents stay. NotFoundError."""
+        ...
+
+    def mount(self, agent_id: str, source_id: str, priority: int | None = None) -> SourceMount:
+        """Mount a source of the agent's knowledge base, or change its priority; None keeps it, 0 where it is new.
+        NotFoundError."""
+        ...
+
+    def unmount(self, agent_id: str, source_id: str) -> None:
+        """NotFoundError when it was not mounted."""
+        ...
+
+    def mounts(self, agent_id: str) -> list[tuple[SourceMount, Source]]:
+        """Highest priority first."""
+        ...
+
+    def corrections(
+        self, knowledge_base_id: str, principal: Principal, *, cursor: str | None = None, limit: int = 50
+    ) -> tuple[list[Document], str | None]:
+        """The documents of managed_correction sources that the principal may read, oldest first."""
+        ...
+
+
 class Ledger(Protocol):
     """What was done to which version, by whom, and what is left. PostgreSQL is the truth."""
 
@@ -797,6 +871,10 @@ class Evidence(Protocol):
     ) -> dict[str, EvidenceRow]:
         """Second check, one statement: of the hits' chunk ids, those of a published version of a visible, readable
         document of an enabled source, with chunk, parent and assets."""
+        ...
+
+    async def changed_since(self, taken: str, document_ids: Sequence[str]) -> str | None:
+        """Where one of these documents was published or deleted after that moment: the moment of this look."""
         ...
 
 

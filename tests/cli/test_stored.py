@@ -227,3 +227,15 @@ def test_a_run_is_watched_to_its_end_asked_to_end_and_its_errors_are_listed(harb
     assert (watched.code, watched.json["status"]) == (1, "CANCELLED")
     (error,) = harbour("runs", "errors", run_id, "--json").json["items"]
     assert error["error_type"] == "corrupt_document"
+
+
+def test_keys_are_listed_and_revoked(harbour: CommandLine) -> None:
+    secret = harbour(
+        "keys", "create", "网站", "-k", "harbour", "--group", "public", "--security-level", "2"
+    ).stdout.strip()
+    listed = harbour("keys", "list")
+    assert listed.rows[0][0] == "网站" and listed.rows[0][2] == "public" and secret not in listed.stdout
+    assert harbour("keys", "revoke", "网站").code == 0
+    (key,) = harbour("keys", "list", "--json").json["items"]
+    assert key["revoked_at"] is not None and key["security_level"] == 2 and secret not in str(key)
+    assert harbour("keys", "revoke", "nobody").code == 1

@@ -461,3 +461,28 @@ def test_a_key_name_is_taken_once(catalog: Catalog) -> None:
     catalog.create_api_key("a", LOCAL)
     with pytest.raises(ConflictError):
         catalog.create_api_key("a", LOCAL)
+
+
+def test_a_revoked_key_is_refused_at_once_and_stays_listed(catalog: Catalog) -> None:
+    reader = Principal("reader", frozenset(), frozenset({"g"}), "d", 2)
+    secret, other = catalog.create_api_key("reader", reader), catalog.create_api_key("other", LOCAL)
+    revoked = catalog.revoke_api_key("reader")
+    with pytest.raises(AuthenticationError):
+        catalog.resolve_api_key(secret)
+    assert catalog.resolve_api_key(other).unrestricted
+    assert [(key.name, key.revoked_at is not None) for key in catalog.api_keys()] == [
+        ("reader", True),
+        ("other", False),
+    ]
+    assert catalog.api_keys()[0].principal == reader
+    assert catalog.revoke_api_key("reader") == revoked
+    with pytest.raises(ConflictError):
+        catalog.create_api_key("reader", LOCAL)
+    with pytest.raises(NotFoundError):
+        catalog.revoke_api_key("nobody")
+
+
+def test_revoking_the_last_key_does_not_open_the_server(catalog: Catalog) -> None:
+    catalog.create_api_key("only", LOCAL)
+    catalog.revoke_api_key("only")
+    assert catalog.has_api_keys()

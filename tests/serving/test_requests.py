@@ -158,3 +158,14 @@ async def test_the_schema_describes_requests_responses_and_errors(api: httpx.Asy
         "multipart/form-data"
         in (schema["paths"]["/v1/knowledge-bases/{knowledge_base}/documents"]["post"]["requestBody"]["content"])
     )
+
+
+async def test_a_revoked_key_is_refused_by_the_next_request(
+    api: httpx.AsyncClient, services: Services, base: dict[str, Any]
+) -> None:
+    secret = services.catalog.create_api_key("reader", Principal("reader", frozenset({base["id"]})))
+    headers = {"Authorization": f"Bearer {secret}"}
+    assert (await api.get("/v1/knowledge-bases/handbook", headers=headers)).status_code == 200
+    services.catalog.revoke_api_key("reader")
+    assert (await api.get("/v1/knowledge-bases/handbook", headers=headers)).status_code == 401
+    assert (await api.get("/v1/knowledge-bases/handbook")).status_code == 401

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from collections.abc import Mapping
+from typing import Any
 from uuid import uuid4
 
 import psycopg
 
-from rag_cluster.domain.access import Principal
-from rag_cluster.errors import AuthenticationError, ConflictError
+from rag_cluster.domain.access import ApiKey, Principal
+from rag_cluster.errors import AuthenticationError, ConflictError, NotFoundError
 from rag_cluster.stores.postgres.adapters import as_uuid
 from rag_cluster.stores.postgres.database import Database
 
@@ -60,23 +62,46 @@ class ApiKeyCatalog:
                 ).fetchone()
         if row is None:
             raise AuthenticationError("the API key is not valid")
-        granted = row["knowledge_bases"]
-        return Principal(
-            name=row["name"],
-            knowledge_bases=None if granted is None else frozenset(granted),
-            groups=frozenset(row["groups"]),
-            department=row["department"],
-            security_level=row["security_level"],
-            unrestricted=row["unrestricted"],
-        )
+        return _principal(row)
 
     def has_api_keys(self) -> bool:
-        """Whether any key is valid."""
+        """Whether a key was ever made: revoking the last one does not open the server to callers without any."""
+        with self._database.connection() as connection:
+            row = connection.execute("SELECT EXISTS (SELECT 1 FROM api_keys) AS found").fetchone()
+        return bool(row and row["found"])
+
+    def api_keys(self) -> list[ApiKey]:
+        """All, revoked ones included, oldest first."""
+        with self._database.connection() as connection:
+            found = connection.execute("SELECT * FROM api_keys ORDER BY created_at, name").fetchall()
+        return [_api_key(row) for row in found]
+
+    def revoke_api_key(self, name: str) -> ApiKey:
+        """Refused from the next request on; again is harmless. Its name stays taken, as its sessions keep it.
+        NotFoundError."""
         with self._database.connection() as connection:
             row = connection.execute(
-                "SELECT EXISTS (SELECT 1 FROM api_keys WHERE revoked_at IS NULL) AS found"
+                "UPDATE api_keys SET revoked_at = coalesce(revoked_at, now()) WHERE name = %s RETURNING *", (name,)
             ).fetchone()
-        return bool(row and row["found"])
+        if row is None:
+            raise NotFoundError(f"no API key named {name[:200]!r}")
+        return _api_key(row)
+
+
+def _api_key(row: Mapping[str, Any]) -> ApiKey:
+    return ApiKey(row["name"], _principal(row), row["created_at"], row["revoked_at"])
+
+
+def _principal(row: Mapping[str, Any]) -> Principal:
+    granted = row["knowledge_bases"]
+    return Principal(
+        name=row["name"],
+        knowledge_bases=None if granted is None else frozenset(granted),
+        groups=frozenset(row["groups"]),
+        department=row["department"],
+        security_level=row["security_level"],
+        unrestricted=row["unrestricted"],
+    )
 
 
 def _digest(secret: str) -> str:
