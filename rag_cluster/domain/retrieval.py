@@ -79,6 +79,8 @@ class ReadScope:
     """source id -> mount priority; empty without an agent."""
     correction_source_ids: tuple[str, ...] = ()
     hide_source_filename: bool = False
+    taken: str = ""
+    """The moment of this look, for `Evidence.changed_since`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,6 +133,10 @@ class PinnedEvidence:
         """Those of the evidence."""
         return await self._evidence.rows(principal, knowledge_base_id, hits, options)
 
+    async def changed_since(self, taken: str, document_ids: Sequence[str]) -> str | None:
+        """As the evidence says."""
+        return await self._evidence.changed_since(taken, document_ids)
+
 
 async def compare_recall(old: Retriever, new: Retriever, questions: Sequence[Question], top_k: int) -> Comparison:
     """Ask each question of both, in each mode of `MODES`."""

@@ -14,14 +14,24 @@ class SecondCheck:
     """Remembers its verdicts, so that a channel which searches deeper asks only about new hits."""
 
     def __init__(
-        self, evidence: Evidence, principal: Principal, knowledge_base_id: str, options: RetrievalOptions
+        self,
+        evidence: Evidence,
+        principal: Principal,
+        knowledge_base_id: str,
+        options: RetrievalOptions,
+        taken: str,
     ) -> None:
         self._evidence = evidence
         self._principal = principal
         self._knowledge_base_id = knowledge_base_id
         self._options = options
         self._rows: dict[str, EvidenceRow] = {}
-        self._checked: set[str] = set()
+        self._checked: dict[str, str] = {}
+        """Chunk id -> document id."""
+        self._versions: dict[str, int] = {}
+        """Document id -> the one version of it that is shown."""
+        self._taken = taken
+        self._sealed = False
         self._copy_keys: dict[str, str] = {}
 
     async def admit(self, hits: Iterable[Hit]) -> None:
@@ -30,13 +40,44 @@ class SecondCheck:
         if not unseen:
             return
         rows = await self._evidence.rows(self._principal, self._knowledge_base_id, list(unseen.values()), self._options)
-        self._checked.update(unseen)
+        self._checked.update((chunk_id, hit.document_id) for chunk_id, hit in unseen.items())
         for chunk_id, row in rows.items():
             hit = unseen.get(chunk_id)
             # A row of another version than the hit's means that the index and the facts disagree: drop it.
-            if hit is not None and row.chunk.version == hit.version and row.chunk.document_id == hit.document_id:
+            same = hit is not None and row.chunk.version == hit.version and row.chunk.document_id == hit.document_id
+            if same and self._may_show(row):
                 self._rows[chunk_id] = row
                 self._copy_keys[chunk_id] = paragraph(row.chunk.text)
+
+    def _may_show(self, row: EvidenceRow) -> bool:
+        """Of one document only one version: a newer one that a later round finds takes the place of the older one,
+        unless results were made of that already."""
+        document_id, version = row.chunk.document_id, row.chunk.version
+        shown = self._versions.get(document_id, version)
+        if version < shown or (self._sealed and version != shown):
+            return False
+        if version > shown:
+            self._rows = {key: one for key, one in self._rows.items() if one.chunk.document_id != document_id}
+        self._versions[document_id] = version
+        return True
+
+    def seal(self) -> None:
+        """From now on no document changes its version."""
+        self._sealed = True
+
+    async def overtaken(self) -> bool:
+        """Whether a document of a refused hit was published or deleted since the query began, or since this was asked
+        last: then nothing counts as checked any more."""
+        refused = {document for chunk_id, document in self._checked.items() if chunk_id not in self._rows}
+        if not refused:
+            return False
+        now = await self._evidence.changed_since(self._taken, sorted(refused))
+        if now is None:
+            return False
+        self._taken = now
+        for facts in (self._checked, self._rows, self._versions):
+            facts.clear()
+        return True
 
     def survivors(self, hits: Iterable[Hit]) -> list[Hit]:
         """The admitted hits, in order."""

@@ -146,7 +146,7 @@ class Retriever:
         if scope.filter.empty or scope.index is None:
             return passage.finish(trace)
         self._require_usable(scope.index, options, trace)
-        check = SecondCheck(self._evidence, principal, knowledge_base_id, options)
+        check = SecondCheck(self._evidence, principal, knowledge_base_id, options, scope.taken)
         await self._recall(passage, scope.index, check, options, trace)
         await self._choose(passage, options, trace)
         _expand(passage, options, trace)

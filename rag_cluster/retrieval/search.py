@@ -12,6 +12,8 @@ from rag_cluster.retrieval.access import SecondCheck
 
 MAX_LIMIT = 16_384
 """Milvus returns no more than this many rows of one search."""
+REPEATS = 2
+"""Searches of one query that documents may overtake, besides the first."""
 
 SearchCall = Callable[[int], Awaitable[list[Hit]]]
 """limit -> hits, best first."""
@@ -51,6 +53,10 @@ class Channel:
         finally:
             self.seconds += time.perf_counter() - started
 
+    def reopen(self) -> None:
+        """Search again, as deep as was needed."""
+        self.open = self.error is None
+
     def settle(self, check: SecondCheck) -> None:
         """Close when enough hits survived or the index holds no more; otherwise double the limit."""
         self.survivors = check.survivors(self.hits)
@@ -64,8 +70,23 @@ class Channel:
 async def recall(channels: Sequence[Channel], check: SecondCheck) -> None:
     """Run all channels concurrently, round by round; one statement checks the new hits of a round together.
 
-    Failed channels carry `error`. Where everything relevant could be pushed down, one round suffices.
+    Failed channels carry `error`. Where everything relevant could be pushed down, one round suffices. A document that
+    is published between a search and its check lost the old version's hits, while the search was too early for the new
+    one's: then all is searched again.
     """
+    await _rounds(channels, check)
+    for _ in range(REPEATS):
+        if not await check.overtaken():
+            break
+        for channel in channels:
+            channel.reopen()
+        await _rounds(channels, check)
+    check.seal()
+    for channel in channels:
+        channel.survivors = check.survivors(channel.hits)  # a later round may have shown a newer version
+
+
+async def _rounds(channels: Sequence[Channel], check: SecondCheck) -> None:
     while pending := [channel for channel in channels if channel.open]:
         async with asyncio.TaskGroup() as group:
             tasks = [group.create_task(channel.run()) for channel in pending]

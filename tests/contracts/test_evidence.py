@@ -278,6 +278,39 @@ async def test_only_the_published_version_of_a_visible_document_passes(evidence:
     assert [(row.chunk.document_id, row.chunk.version) for row in found.values()] == [(published.document_id, 1)]
 
 
+async def test_what_was_published_or_deleted_after_a_look_is_told(
+    evidence: Evidence, ingest: Ingest, database: Database
+) -> None:
+    still, changing, doomed = (ingest.ready(listed(f"file:///{name}")) for name in ("still", "changing", "doomed"))
+    everything = [claim.document_id for claim in (still, changing, doomed)]
+
+    async def taken() -> str:
+        return (await evidence.scope(LOCAL, ingest.knowledge_base_id, RetrievalOptions())).taken
+
+    first = await taken()
+    assert await evidence.changed_since(first, everything) is None
+    ingest.ready(listed("file:///changing", etag="2"), sha256="other")
+    second = await evidence.changed_since(first, everything)
+    assert second is not None
+    assert await evidence.changed_since(first, [still.document_id]) is None
+    assert await evidence.changed_since(second, everything) is None
+    ingest.catalog.tombstone(doomed.document_id)
+    assert await evidence.changed_since(second, everything) is not None
+    assert await evidence.changed_since(second, ["no-uuid"]) is None
+
+
+async def test_what_was_not_yet_committed_at_a_look_is_told_once_it_is(
+    evidence: Evidence, ingest: Ingest, database: Database
+) -> None:
+    claim = ingest.ready()
+    with database.transaction() as connection:
+        connection.execute("UPDATE documents SET updated_at = now() WHERE id = %s", (claim.document_id,))
+        ingest.ready(listed("file:///later"))  # a newer transaction has ended already
+        look = (await evidence.scope(LOCAL, ingest.knowledge_base_id, RetrievalOptions())).taken
+        assert await evidence.changed_since(look, [claim.document_id]) is None
+    assert await evidence.changed_since(look, [claim.document_id]) is not None
+
+
 async def test_an_access_change_takes_effect_in_the_next_statement(evidence: Evidence, ingest: Ingest) -> None:
     claim = ingest.ready()
     reader = member(ingest)

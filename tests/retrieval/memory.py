@@ -37,6 +37,8 @@ class MemoryEvidence:
     hide_source_filename: bool = False
     scopes: int = 0
     checks: list[int] = field(default_factory=list)
+    changed: list[str | None] = field(default_factory=list)
+    """What the next questions of `changed_since` hear."""
 
     async def scope(
         self,
@@ -65,6 +67,9 @@ class MemoryEvidence:
             for key, row in found.items()
             if row is not None and row.chunk.document_id not in self.hidden_documents
         }
+
+    async def changed_since(self, taken: str, document_ids: Sequence[str]) -> str | None:
+        return self.changed.pop(0) if self.changed else None
 
 
 @dataclass

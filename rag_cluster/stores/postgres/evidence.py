@@ -42,7 +42,7 @@ SELECT EXISTS (SELECT 1 FROM b) AS granted,
   (SELECT count(*) FROM chosen) = (SELECT count(*) FROM b JOIN sources s ON s.knowledge_base_id = b.id) AS every_source,
   (SELECT jsonb_object_agg(id, priority) FROM chosen) AS mounts,
   ARRAY(SELECT id FROM visible ORDER BY id) AS document_ids,
-  g.name IS NOT NULL AS agent_found, g.hide_source_filename,
+  g.name IS NOT NULL AS agent_found, g.hide_source_filename, pg_current_snapshot()::text AS taken,
   i.id AS index_id, i.collection, i.embedder_fingerprint, i.dimension, i.state
 FROM (SELECT 1) one
 LEFT JOIN LATERAL (
@@ -70,6 +70,18 @@ WHERE d.knowledge_base_id = %(knowledge_base)s
   AND (%(sources)s::uuid[] IS NULL OR s.id = ANY(%(sources)s::uuid[]))
   AND (%(documents)s::uuid[] IS NULL OR d.id = ANY(%(documents)s::uuid[]))
   AND """  # noqa: S608
+
+# Exactly those whose row a transaction wrote that had not ended when the snapshot was taken. A row's xmin has the lower
+# 32 bits of a transaction id only: of all ids with these bits, the one next to the snapshot's end is meant.
+_CHANGED = """
+WITH t AS (SELECT %(taken)s::pg_snapshot AS taken, pg_snapshot_xmax(%(taken)s::pg_snapshot)::text::bigint AS last),
+d AS (
+  SELECT ((d.xmin::text::bigint - t.last) & 4294967295) AS ahead, t.taken, t.last
+  FROM documents d, t WHERE d.id = ANY(%(documents)s::uuid[]))
+SELECT pg_current_snapshot()::text AS taken FROM d
+WHERE NOT pg_visible_in_snapshot(
+  (d.last + CASE WHEN d.ahead < 2147483648 THEN d.ahead ELSE d.ahead - 4294967296 END)::text::xid8, d.taken)
+LIMIT 1"""
 
 
 class PostgresEvidence:
@@ -117,6 +129,13 @@ class PostgresEvidence:
             found = await (await connection.execute(_ROWS + condition, values)).fetchall()
         return {row["id"]: _evidence(row) for row in found}
 
+    async def changed_since(self, taken: str, document_ids: Sequence[str]) -> str | None:
+        """Where one of these documents was published or deleted after that moment: the moment of this look."""
+        values = {"documents": known_uuids(tuple(document_ids)), "taken": taken}
+        async with self._database.async_connection() as connection:
+            row = await (await connection.execute(_CHANGED, values)).fetchone()
+        return None if row is None else str(row["taken"])
+
 
 def _values(principal: Principal, knowledge_base_id: str, options: RetrievalOptions) -> dict[str, Any]:
     return principal_values(principal) | {
@@ -150,6 +169,7 @@ def _scope(row: dict[str, Any], knowledge_base_id: str, options: RetrievalOption
         mounts=(row["mounts"] or {}) if for_agent else {},
         correction_source_ids=tuple(row["correction_ids"]) if for_agent else (),
         hide_source_filename=bool(row["hide_source_filename"]),
+        taken=row["taken"],
     )
 
 

@@ -1,0 +1,5 @@
+"""Fixtures of the resilience tests."""
+
+from tests.fixtures.write_path import bench
+
+__all__ = ["bench"]
