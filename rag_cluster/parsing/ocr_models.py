@@ -44,13 +44,17 @@ CONTRAST = 24
 """Grey levels between paper and ink, at least; below is a blank page."""
 HEIGHT = 48
 """Pixels of the height in which lines are read."""
+LOOSE = 0.76
+FILLED = 0.80
+"""Of the height of a line's picture that is ink: below LOOSE it is cut to FILLED."""
 NARROWEST = 96
 """Pixels of the width in which lines are read, at least."""
 CPU_COLUMNS = 1024
 GPU_COLUMNS = 48_000
 """Pixels of width that are read in one call together, where lines are of about the same width."""
-FAINT_BLANK = 0.1
-"""Probability from which there is a blank between two characters that are not Chinese or Japanese."""
+BLANK = 0.5
+FAINT_BLANK = 0.08
+"""Probability from which there is a blank between two letters; in a line with Chinese or Japanese, FAINT_BLANK."""
 WIDE = "\u2e80"
 """First of the characters that are set without blanks."""
 
@@ -80,6 +84,7 @@ class TextModels:
     def read(self, lines: Sequence[Pixels], squeeze: float = 1.0) -> list[tuple[str, float]]:
         """(text, confidence 0-1) of each upright picture of a line. squeeze: of the width, before it is read."""
         out: list[tuple[str, float]] = [("", 0.0)] * len(lines)
+        lines = [_close(line) for line in lines]
         widths = [max(math.ceil(HEIGHT * line.shape[1] / line.shape[0] * squeeze), 8) for line in lines]
         for batch in _batches(widths, GPU_COLUMNS if self._cuda else CPU_COLUMNS):
             for index, reading in zip(
@@ -215,6 +220,30 @@ def cut(pixels: Pixels, quad: Quad) -> Pixels:
     )
 
 
+def _close(line: Pixels) -> Pixels:
+    """A line without wide margins above and below: they would make its letters too narrow to be told apart."""
+    import cv2
+    import numpy as np
+
+    height = len(line)
+    _, dark = cv2.threshold(cv2.cvtColor(line, cv2.COLOR_BGR2GRAY), 0, 1, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
+    minority = int(dark.mean() < 0.5)
+    counts = (dark == minority).sum(1)
+    edges = np.flatnonzero(np.diff(counts >= max(2, 0.004 * line.shape[1]), prepend=False, append=False))
+    bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    if not bands:
+        return line
+    main = max(bands, key=lambda band: int(counts[band[0] : band[1]].sum()))
+    # What is apart from it and cut off by the edge belongs to the lines above and below.
+    own = [band for band in bands if band == main or (band[0] > 0 and band[1] < height)]
+    top, bottom = own[0][0], own[-1][1]
+    # Less than that is a dash or a dot, whose height says nothing.
+    if not 0.4 * height <= bottom - top < LOOSE * height:
+        return line
+    margin = round((bottom - top) * (1 / FILLED - 1) / 2)
+    return line[max(top - margin, 0) : bottom + margin]
+
+
 def _decoded(probabilities: NDArray[np.float32], characters: Sequence[str]) -> tuple[str, float]:
     """(text, mean confidence) of (steps, characters): one character lasts for some steps, 0 parts it from the next."""
     import numpy as np
@@ -223,9 +252,9 @@ def _decoded(probabilities: NDArray[np.float32], characters: Sequence[str]) -> t
     kept = np.flatnonzero((best != 0) & (best != len(characters) - 1) & np.diff(best, prepend=0).astype(bool))
     if not len(kept):
         return "", 0.0
-    # Beside Chinese the model is shy of blanks between words: a faint one is one.
-    blanks = np.maximum.reduceat(probabilities[:, -1], kept) >= FAINT_BLANK
     found = [characters[i] for i in best[kept]]
+    # Beside Chinese the model is shy of blanks between words: a faint one is one.
+    blanks = np.maximum.reduceat(probabilities[:, -1], kept) >= (FAINT_BLANK if max(found) >= WIDE else BLANK)
     text = found[0]
     for left, right, blank in zip(found, found[1:], blanks, strict=False):
         text += f" {right}" if blank and max(left, right) < WIDE else right

@@ -159,7 +159,7 @@ def _regions(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedL
     if len(pieces) < 2:
         return [pieces]
     columns = _cut(pieces, 0, unit * 0.8)
-    if len(columns) > 1 and all(_is_prose(column, unit) for column in columns):
+    if len(columns) > 1 and _are_columns(columns, unit):
         return [region for column in columns for region in _regions(column, unit)]
     bands = _cut(pieces, 1, unit * 0.1)
     if len(bands) > 1:
@@ -168,45 +168,58 @@ def _regions(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedL
 
 
 def _merge_bands(bands: list[list[RecognizedLine]], unit: float) -> list[list[RecognizedLine]]:
-    """Neighbouring bands that have the same columns of prose are cut as one; the others stand for themselves."""
+    """Neighbouring bands that have the same columns of prose are cut as one; those without columns are one region."""
     out: list[list[RecognizedLine]] = []
     run: list[RecognizedLine] = []
+    joins = False
     for band in bands:
         together = run + band
-        if len(_cut(band, 0, unit * 0.8)) > 1 and (not run or len(_cut(together, 0, unit * 0.8)) > 1):
+        several = len(_cut(band, 0, unit * 0.8)) > 1
+        if several and (not run or len(_cut(together, 0, unit * 0.8)) > 1):
             run = together
             continue
-        if run:
-            out.extend(_columns(run, unit))
-        run = []
-        if len(_cut(band, 0, unit * 0.8)) > 1:
-            run = band
-        else:
-            out.append(band)
-    if run:
-        out.extend(_columns(run, unit))
-    return _join_single(out)
+        joins = _add_columns(out, run, joins, unit)
+        run = band if several else []
+        if not several:
+            joins = _add(out, band, joins)
+    _add_columns(out, run, joins, unit)
+    return out
+
+
+def _add_columns(out: list[list[RecognizedLine]], run: list[RecognizedLine], joins: bool, unit: float) -> bool:
+    """Add the columns of a run, or all of it; whether what follows may be one region with the last of them."""
+    if not run:
+        return joins
+    columns = _columns(run, unit)
+    if len(columns) == 1:
+        rows = len(_rows(run))
+        return _add(out, run, joins and rows == 1) and rows == 1
+    out.extend(columns)
+    return False
+
+
+def _add(out: list[list[RecognizedLine]], region: list[RecognizedLine], joins: bool) -> bool:
+    """Add a region, to the last one if it joins, so that their lines can form paragraphs."""
+    if joins:
+        out[-1] = out[-1] + region
+    else:
+        out.append(region)
+    return True
 
 
 def _columns(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedLine]]:
     columns = _cut(pieces, 0, unit * 0.8)
-    if len(columns) > 1 and all(_is_prose(column, unit) for column in columns):
-        return columns
-    return [pieces]
+    return columns if len(columns) > 1 and _are_columns(columns, unit) else [pieces]
 
 
-def _join_single(regions: list[list[RecognizedLine]]) -> list[list[RecognizedLine]]:
-    """Bands of one column that follow each other are one region, so that their lines can form paragraphs."""
-    out: list[list[RecognizedLine]] = []
-    previous_single = False
-    for region in regions:
-        single = len(_rows(region)) == 1
-        if out and single and previous_single:
-            out[-1] = out[-1] + region
-        else:
-            out.append(region)
-        previous_single = single
-    return out
+def _are_columns(columns: list[list[RecognizedLine]], unit: float) -> bool:
+    """Whether text is set in columns: all of prose, or prose beside as wide a column with a figure's labels in it."""
+    prose = [_is_prose(column, unit) for column in columns]
+    if all(prose) or not any(prose):
+        return all(prose)
+    widths = [max(p.bbox[2] for p in column) - min(p.bbox[0] for p in column) for column in columns]
+    narrowest = 0.75 * min(width for width, is_prose in zip(widths, prose, strict=True) if is_prose)
+    return all(is_prose or width > narrowest for width, is_prose in zip(widths, prose, strict=True))
 
 
 def _is_prose(column: list[RecognizedLine], unit: float) -> bool:

@@ -126,6 +126,8 @@ def _tables(rows: Sequence[Row], start: int, end: int, unit: float) -> list[Scan
 
 def _best(rows: Sequence[Row], start: int, end: int, unit: float) -> ScanTable | None:
     """The longest table of a run; a title or note that stands in two pieces may have joined it at either end."""
+    if _are_authors(rows[start:end]):
+        return None
     for cut in range(4):
         for head in range(cut + 1):
             first, last = start + head, end - (cut - head)
@@ -246,6 +248,11 @@ def _holds(grid: Sequence[list[list[_Piece]]], rows: Sequence[Row], columns: Seq
 def _reads_as_text(texts: Sequence[str]) -> bool:
     """Whether sentences or a table of contents stand in columns by chance."""
     return sum(bool(_SENTENCE.search(text) or _LEADER.search(text)) for text in texts) >= 0.25 * len(texts)
+
+
+def _are_authors(rows: Sequence[Row]) -> bool:
+    """Whether it is the head of a paper: a row of addresses, one below each author. A table has them in a column."""
+    return any(len(row) > 1 and all("@" in piece.text for piece in row) for row in rows)
 
 
 def _are_markers(texts: Sequence[str]) -> bool:
