@@ -7,7 +7,7 @@ Each call has a timeout; an outage raises StoreUnavailableError or ModelUnavaila
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
@@ -715,7 +715,11 @@ class Ledger(Protocol):
 
     def run(self, run_id: str) -> IngestionRun: ...
 
-    def runs(self, *, cursor: str | None = None, limit: int = 50) -> tuple[list[IngestionRun], str | None]: ...
+    def runs(
+        self, *, knowledge_bases: Collection[str] | None = None, cursor: str | None = None, limit: int = 50
+    ) -> tuple[list[IngestionRun], str | None]:
+        """Newest first; of these knowledge bases, None: of all."""
+        ...
 
     def run_receipts(self, run_id: str, *, limit: int = 1000) -> list[Receipt]: ...
 

@@ -5,7 +5,11 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
+from rag_cluster.domain.access import Principal
+from rag_cluster.domain.documents import IngestionRun
+from rag_cluster.errors import NotFoundError
 from rag_cluster.serving.auth import Administrator, Caller, Services
+from rag_cluster.serving.backend import Backend
 from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit
 from rag_cluster.serving.schemas import (
     HealthResponse,
@@ -32,15 +36,16 @@ def job(job_id: str, caller: Caller, services: Services) -> JobResponse:
 
 @router.get("/v1/runs", tags=["runs"])
 def runs(caller: Administrator, services: Services, cursor: Cursor = None, limit: Limit = 50) -> RunPage:
-    """Bulk ingestion runs, newest first."""
-    items, next_cursor = services.ledger.runs(cursor=cursor, limit=limit)
+    """Bulk ingestion runs of the caller's knowledge bases, newest first."""
+    bases = caller.knowledge_bases
+    items, next_cursor = services.ledger.runs(knowledge_bases=bases, cursor=cursor, limit=limit)
     return RunPage(items=[RunResponse.of(item) for item in items], next_cursor=next_cursor)
 
 
 @router.get("/v1/runs/{run_id}", tags=["runs"])
 def run(run_id: str, caller: Administrator, services: Services) -> RunDetail:
     """One run with the inputs that failed or were skipped."""
-    found = RunResponse.of(services.ledger.run(run_id))
+    found = RunResponse.of(_granted(services, caller, run_id))
     receipts = [ReceiptResponse.of(receipt) for receipt in services.ledger.run_receipts(run_id)]
     return RunDetail(**found.model_dump(), receipts=receipts)
 
@@ -48,7 +53,16 @@ def run(run_id: str, caller: Administrator, services: Services) -> RunDetail:
 @router.post("/v1/runs/{run_id}/cancel", tags=["runs"], status_code=202)
 def cancel(run_id: str, caller: Administrator, services: Services) -> RunResponse:
     """Ask a run to end at its driver's next heartbeat, in a state from which the next run goes on."""
+    _granted(services, caller, run_id)
     return RunResponse.of(services.ledger.request_cancel(run_id))
+
+
+def _granted(services: Backend, caller: Principal, run_id: str) -> IngestionRun:
+    """The run, if the caller may use its knowledge base: NotFoundError otherwise, in the same words."""
+    found = services.ledger.run(run_id)
+    if not caller.may_use(found.knowledge_base_id):
+        raise NotFoundError(f"no run {run_id!r}")
+    return found
 
 
 @router.get(

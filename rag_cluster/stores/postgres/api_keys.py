@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import psycopg
 
-from rag_cluster.domain.access import ApiKey, Principal
+from rag_cluster.domain.access import LOCAL, ApiKey, Principal
 from rag_cluster.errors import AuthenticationError, ConflictError, NotFoundError
 from rag_cluster.stores.postgres.adapters import as_uuid
 from rag_cluster.stores.postgres.database import Database
@@ -26,7 +26,9 @@ class ApiKeyCatalog:
         self._database = database
 
     def create_api_key(self, name: str, principal: Principal) -> str:
-        """The secret, shown once; only its hash is stored. The key's principal is called name."""
+        """The secret, shown once; only its hash is stored. The key's principal is called name. ConflictError."""
+        if name == LOCAL.name:  # whose chat sessions would be the key's
+            raise ConflictError(f"the name {name!r} is that of callers without a key")
         secret = _PREFIX + secrets.token_urlsafe(_SECRET_BYTES)
         granted = principal.knowledge_bases
         values = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import psycopg
@@ -11,7 +11,7 @@ from psycopg.types.json import Jsonb
 from rag_cluster.domain.documents import IngestionRun, Receipt, RunStatus
 from rag_cluster.errors import ConflictError, NotFoundError
 from rag_cluster.stores.postgres import rows
-from rag_cluster.stores.postgres.adapters import as_uuid, known_uuid
+from rag_cluster.stores.postgres.adapters import as_uuid, known_uuid, known_uuids
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.paging import page, page_values
 
@@ -143,14 +143,20 @@ class LedgerRuns:
             raise NotFoundError(f"no run {run_id!r}")
         return rows.run(row)
 
-    def runs(self, *, cursor: str | None = None, limit: int = 50) -> tuple[list[IngestionRun], str | None]:
-        """Newest first."""
+    def runs(
+        self, *, knowledge_bases: Collection[str] | None = None, cursor: str | None = None, limit: int = 50
+    ) -> tuple[list[IngestionRun], str | None]:
+        """Newest first; of these knowledge bases, None: of all."""
+        values = page_values(cursor, limit)
+        values["bases"] = known_uuids(None if knowledge_bases is None else tuple(knowledge_bases))
         with self._database.connection() as connection:
             found = connection.execute(
-                """SELECT * FROM ingestion_runs WHERE %(after_id)s::uuid IS NULL
-                     OR (started_at, id) < (%(after_time)s::timestamptz, %(after_id)s::uuid)
+                """SELECT * FROM ingestion_runs
+                   WHERE (%(bases)s::uuid[] IS NULL OR knowledge_base_id = ANY(%(bases)s::uuid[]))
+                     AND (%(after_id)s::uuid IS NULL
+                       OR (started_at, id) < (%(after_time)s::timestamptz, %(after_id)s::uuid))
                    ORDER BY started_at DESC, id DESC LIMIT %(fetch)s""",
-                page_values(cursor, limit),
+                values,
             ).fetchall()
         return page(found, limit, rows.run, "started_at")
 
