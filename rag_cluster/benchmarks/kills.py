@@ -203,7 +203,8 @@ def _problems(each: Round) -> Iterator[str]:
     for run in each.runs:
         if run.report is None and run.code != -9:
             killed = ", ".join(run.kills) or "nothing"
-            yield f"a run ended with {run.code} after {killed} was killed: {run.log}"
+            last = run.log.strip().rpartition("\n")[2]
+            yield f"a run ended with {run.code} after {killed} was killed: {last[:300]}"
     if not each.finished:
         yield f"not finished: {each.runs[-1].report or each.runs[-1].log}"
 

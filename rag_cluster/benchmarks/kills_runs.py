@@ -19,6 +19,7 @@ import psutil
 from rag_cluster.benchmarks.kills_corpus import PARSERS
 from rag_cluster.benchmarks.kills_state import EMBEDDER
 from rag_cluster.benchmarks.kills_targets import Killer, Target, family, living
+from rag_cluster.ingestion.run import LOST_LEASES
 from rag_cluster.settings import Settings
 from rag_cluster.stores.embedded import EmbeddedStores
 from rag_cluster.stores.processes import has_ended
@@ -26,6 +27,7 @@ from rag_cluster.wiring import Services, local_services
 
 KNOWLEDGE_BASE = "kills"
 BATCH_PARTS = 4
+CLAIM_LEASE = 6.0
 RUN_TIMEOUT = 900.0
 """Seconds after which a run counts as hanging."""
 POLL_SECONDS = 0.2
@@ -37,7 +39,7 @@ SETTINGS: Mapping[str, Any] = {
     "parent_tokens": 60,  # small chunks: a long document has several parts
     "child_tokens": 20,
     "index_batch_parts": BATCH_PARTS,
-    "claim_lease": 6,
+    "claim_lease": CLAIM_LEASE,
     "ocr_threads": 1,
 }
 
@@ -108,7 +110,15 @@ class Ingestion:
         but the two servers: `services_of` works with them."""
         self.home.mkdir(parents=True, exist_ok=True)
         try:
+            lost_at = 0.0
             while len(self.runs) < most and not (self.runs and self.runs[-1].idle):
+                self.runs.append(self._run())
+                if self.runs[-1].report is None:
+                    lost_at = time.monotonic()
+            if lost_at:
+                # Runs that lost their drivers are ended by one that begins a while later.
+                time.sleep(max(0.0, lost_at + 1.2 * LOST_LEASES * CLAIM_LEASE - time.monotonic()))
+                self.killer = None
                 self.runs.append(self._run())
         finally:
             self._clear()
