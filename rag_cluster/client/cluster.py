@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from rag_cluster.client import http, queries
 from rag_cluster.client.ingest import Ingestion, frame_as_manifest, is_frame, locations, records
 from rag_cluster.client.jobs import Cluster, Job
-from rag_cluster.client.progress import in_notebook, polled, shown
+from rag_cluster.client.progress import in_notebook, polled, shown, without_advice
 from rag_cluster.client.reports import ReportView
 from rag_cluster.client.secrets import settings_secrets
 from rag_cluster.client.uploads import Uploads, UploadsView, files_as_uploads, texts_as_uploads
@@ -89,7 +89,8 @@ class RagCluster:
         self._cluster = self._job_cluster(ray_token, api_key)
         self._embedded: Embedded | None = None
         if url is None:
-            from rag_cluster.client.embedded import Embedded
+            with without_advice():
+                from rag_cluster.client.embedded import Embedded
 
             self._embedded = Embedded(self.settings)
             self._api = self._embedded.api

@@ -57,7 +57,10 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
         if len(body) == MAX_ROWS:
             left_out += 1
             continue
-        cells = "".join(f'<td style="text-align:left;vertical-align:top">{text(cell, MAX_TEXT)}</td>' for cell in row)
+        cells = "".join(
+            f'<td style="text-align:left;vertical-align:top;white-space:pre-wrap">{text(cell, MAX_TEXT)}</td>'
+            for cell in row
+        )
         body.append(f"<tr>{cells}</tr>")
     more = note(f"{left_out} more: to_pandas() has all" if left_out else "")
     return f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(body)}</tbody></table>{more}"

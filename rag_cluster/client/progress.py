@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import logging
 import sys
 import threading
+import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
@@ -30,6 +32,15 @@ def in_notebook() -> bool:
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None
     return type(shell).__name__ == "ZMQInteractiveShell"
+
+
+@contextlib.contextmanager
+def without_advice() -> Iterator[None]:
+    """Imports in a notebook without the advice of Ray and tqdm to install ipywidgets, which nothing here needs."""
+    logging.getLogger("ray.widgets.util").setLevel(logging.WARNING)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="IProgress not found")
+        yield
 
 
 @contextlib.contextmanager

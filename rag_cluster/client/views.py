@@ -28,12 +28,17 @@ if TYPE_CHECKING:
 _MARK = re.compile(r"\[(?:来源|Source) (\d+)\]\(citation://\1\)")
 Row = dict[str, Any]
 
+MAX_CELL = 80
+"""Characters of a cell where there is no HTML."""
+
 
 class Tabular(ABC):
     """Rows with the same columns."""
 
     columns: ClassVar[tuple[str, ...]]
     """Names of the columns, also where there are no rows."""
+    shown: ClassVar[tuple[str, ...]] = ()
+    """Those that a person sees; (): all."""
 
     @abstractmethod
     def rows(self) -> list[Row]:
@@ -49,15 +54,30 @@ class Tabular(ABC):
         return f"{len(self.rows())} rows"
 
     def _repr_html_(self) -> str:
-        rows = ([row[name] for name in self.columns] for row in self.rows())
-        return html.frame(html.heading(self._headline()), html.table(self.columns, rows))
+        rows = self._shown_rows()
+        table = html.table(self.shown or self.columns, rows) if rows else ""
+        return html.frame(html.heading(self._headline()), table, *map(html.note, self._notes()))
+
+    def _shown_rows(self) -> list[list[object]]:
+        return [[_rounded(row[name]) for name in self.shown or self.columns] for row in self.rows()]
+
+    def _notes(self) -> list[str]:
+        return []
 
     def __str__(self) -> str:
-        lines = ("  " + "  ".join(" ".join(str(value).split())[:80] for value in row.values()) for row in self.rows())
-        return "\n".join((self._headline(), *lines))
+        lines = ("  " + "  ".join(_one_line(cell) for cell in cells) for cells in self._shown_rows())
+        return "\n".join((self._headline(), *lines, *self._notes()))
 
     def __repr__(self) -> str:
         return str(self)
+
+
+def _rounded(value: object) -> object:
+    return f"{value:.4f}" if isinstance(value, float) else value
+
+
+def _one_line(value: object) -> str:
+    return "" if value is None else " ".join(str(value).split())[:MAX_CELL]
 
 
 class AnswerView(Tabular, AnswerResponse):
@@ -183,6 +203,7 @@ class SearchView(Tabular, RetrieveResponse):
         "chunk_id",
         "uri",
     )
+    shown: ClassVar[tuple[str, ...]] = ("rank", "score", "filename", "place", "text", "found_by")
 
     def __len__(self) -> int:
         return len(self.results)
@@ -210,14 +231,8 @@ class SearchView(Tabular, RetrieveResponse):
     def _headline(self) -> str:
         return f"{len(self)} results for {self.query!r}"
 
-    def _repr_html_(self) -> str:
-        shown = self.columns[:6]
-        rows = (
-            [f"{value:.4f}" if isinstance(value := row[name], float) else value for name in shown]
-            for row in self.rows()
-        )
-        degraded = (html.note(f"degraded: {reason}") for reason in self.trace.degradations)
-        return html.frame(html.heading(self._headline()), html.table(shown, rows), *degraded)
+    def _notes(self) -> list[str]:
+        return [f"degraded: {reason}" for reason in self.trace.degradations]
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,6 +282,7 @@ class DocumentsView(Tabular, DocumentPage):
         "metadata",
         "id",
     )
+    shown: ClassVar[tuple[str, ...]] = ("filename", "status", "version", "published_version", "error_type", "id")
 
     def rows(self) -> list[Row]:
         """One a document."""
@@ -328,6 +344,7 @@ class ParsedView(Tabular):
     """What the parser saw in a file; its rows are the blocks."""
 
     columns: ClassVar[tuple[str, ...]] = ("type", "place", "content", "metadata", "id")
+    shown: ClassVar[tuple[str, ...]] = ("type", "place", "content")
 
     def __init__(self, document: ParsedDocument, source: DocumentSource) -> None:
         self.document = document
@@ -357,7 +374,5 @@ class ParsedView(Tabular):
     def _headline(self) -> str:
         return f"{self.source.filename}: {len(self.document.blocks)} blocks, {len(self.document.assets)} pictures"
 
-    def _repr_html_(self) -> str:
-        rows = ((block.type.value, block.locator.display(), block.content) for block in self.document.blocks)
-        warnings = (html.note(f"warning: {warning}") for warning in self.document.warnings)
-        return html.frame(html.heading(self._headline()), html.table(("type", "place", "content"), rows), *warnings)
+    def _notes(self) -> list[str]:
+        return [f"warning: {warning}" for warning in self.document.warnings]
