@@ -1,0 +1,342 @@
+"""No request shows anything of what its caller may not read: random principals, access rules and endpoints.
+
+Every document and knowledge base carries marks that stand nowhere else: its ids, a word in its text, name, metadata and
+caption, its jobs and pictures, its runs. A response holds a mark only if the caller may read its owner, or sent it.
+"""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import os
+import random
+import re
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import httpx
+import pytest
+from PIL import Image
+
+from rag_cluster.domain.access import LOCAL, AccessAttributes, Principal
+from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.wiring import Services
+
+FULL = os.environ.get("RAG_FULL_COUNTS") == "1"
+CASES = 5_000 if FULL else 250
+BASES, DOCUMENTS = 3, 6
+GROUPS = ["engineers", "finance", "人事"]
+DEPARTMENTS = ["harbour", "legal"]
+DEFAULTS: list[list[str] | None] = [None, [], ["engineers"]]
+SECRET = "confidential"
+"""A word of every document, in the beginning of each mark."""
+
+
+@dataclass
+class Base:
+    id: str
+    name: str
+    default_acl: tuple[str, ...] | None
+    marks: set[str]
+    run_marks: set[str]
+
+
+@dataclass
+class Known:
+    id: str
+    base: Base
+    access: AccessAttributes
+    marks: set[str]
+    jobs: list[str]
+    assets: list[str]
+    deleted: bool = False
+    owed: bool = False
+    """The index does not know of its newest rule: who was just let in may not find it yet."""
+
+
+@dataclass
+class World:
+    bases: list[Base] = field(default_factory=list)
+    documents: list[Known] = field(default_factory=list)
+    runs: list[str] = field(default_factory=list)
+    sessions: list[tuple[str, str]] = field(default_factory=list)
+
+    def readable(self, caller: Principal, known: Known) -> bool:
+        may = caller.may_use(known.base.id) and caller.may_read(known.access, known.base.default_acl)
+        return may and not known.deleted
+
+    def forbidden(self, caller: Principal) -> set[str]:
+        marks: set[str] = set()
+        for known in self.documents:
+            if not self.readable(caller, known):
+                marks |= known.marks
+        for base in self.bases:
+            if not caller.may_use(base.id):
+                marks |= base.marks
+            if not (caller.may_use(base.id) and caller.unrestricted):
+                marks |= base.run_marks
+        return marks | {session for session, owner in self.sessions if owner != caller.name}
+
+
+def _picture(number: int) -> str:
+    buffer = io.BytesIO()
+    Image.new("RGB", (80, 60), (number * 9 % 255, 40, 90)).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
+
+
+def _access(draw: random.Random) -> AccessAttributes:
+    acl = draw.choice([None, (), tuple(draw.sample(GROUPS, draw.randint(1, 2)))])
+    return AccessAttributes(acl, draw.choice([None, None, *DEPARTMENTS]), draw.choice([0, 0, 1, 5, 9]))
+
+
+def _principal(draw: random.Random, world: World, number: int) -> Principal:
+    granted = None if draw.random() < 0.3 else frozenset(base.id for base in world.bases if draw.random() < 0.5)
+    return Principal(
+        f"caller-{number}",
+        granted,
+        frozenset(draw.sample(GROUPS, draw.randint(0, 2))),
+        draw.choice([None, *DEPARTMENTS]),
+        draw.choice([0, 1, 5, 9]),
+        unrestricted=draw.random() < 0.15,
+    )
+
+
+@pytest.fixture
+async def world(api: httpx.AsyncClient, services: Services, work: Callable[[], int]) -> World:
+    draw, world = random.Random(3), World()
+    for number in range(BASES):
+        mark = f"{SECRET}base{number}x{draw.randrange(10**9)}"
+        body = {"name": mark, "description": f"{mark} here", "default_acl": DEFAULTS[number]}
+        made = (await api.post("/v1/knowledge-bases", json=body)).json()
+        acl = DEFAULTS[number]
+        base = Base(made["id"], mark, None if acl is None else tuple(acl), {made["id"], mark}, set())
+        world.bases.append(base)
+        run = services.ledger.start_run(base.id, [f"file:///{mark}run/"], {}, str(uuid.uuid4()))
+        services.ledger.record_receipts(run.id, [Receipt(f"file:///{mark}run/a", "", "failed", message=f"{mark}run")])
+        services.ledger.finish_run(run.id, RunStatus.SUCCEEDED, {})
+        base.run_marks |= {run.id, f"{mark}run"}
+        world.runs.append(run.id)
+    for number in range(BASES * DOCUMENTS):
+        base, access = world.bases[number % BASES], _access(draw)
+        mark = f"{SECRET}doc{number}x{draw.randrange(10**9)}"
+        text = (
+            f"# Crane report {mark}\n\nThe crane report says {mark}. 岸桥检查 {mark}。\n\n"
+            f"![plan {mark}](data:image/png;base64,{_picture(number)})\n\n| part | {mark} |\n|---|---|\n| crane | 7 |\n"
+        )
+        fields = {"security_level": str(access.security_level), "metadata": json.dumps({"mark": mark, "n": number})}
+        if access.acl is not None:
+            fields["acl"] = json.dumps(list(access.acl))
+        if access.department:
+            fields["department"] = access.department
+        accepted = await api.post(
+            f"/v1/knowledge-bases/{base.id}/documents", files={"file": (f"{mark}.md", text.encode())}, data=fields
+        )
+        body = accepted.json()
+        known = Known(body["document_id"], base, access, {body["document_id"], mark}, [body["job_id"]], [])
+        known.marks.add(body["job_id"])
+        world.documents.append(known)
+    assert work() == BASES * DOCUMENTS
+    for known in world.documents:
+        known.assets = [asset.id for asset in services.catalog.assets(known.id)]
+        assert known.assets and services.catalog.document(known.id, LOCAL).published_version == 1
+        known.marks |= set(known.assets)
+    return world
+
+
+class Session:
+    """One random caller after the other; every response is checked."""
+
+    def __init__(self, api: httpx.AsyncClient, services: Services, world: World, draw: random.Random) -> None:
+        self.api, self.services, self.world, self.draw = api, services, world, draw
+        self.caller, self.headers = LOCAL, {}
+        self.callers = 0
+        self.shown = self.refused = 0
+
+    def new_caller(self) -> None:
+        self.callers += 1
+        self.caller = _principal(self.draw, self.world, self.callers)
+        secret = self.services.catalog.create_api_key(self.caller.name, self.caller)
+        self.headers = {"Authorization": f"Bearer {secret}"}
+
+    def change_a_rule(self) -> None:
+        """In PostgreSQL at once; the index hears of it sometimes only."""
+        known = self.draw.choice([one for one in self.world.documents if not one.deleted])
+        kind = self.draw.random()
+        if kind < 0.03 and sum(not one.deleted for one in self.world.documents) > DOCUMENTS:
+            self.services.catalog.tombstone(known.id)
+            known.deleted = True
+        elif kind < 0.2:
+            base, acl = known.base, self.draw.choice([None, (), ("finance",)])
+            base.default_acl = acl
+            self.services.catalog.update_knowledge_base(base.id, default_acl=acl, close=acl is None)
+        else:
+            known.access = _access(self.draw)
+            self.services.catalog.update_document(known.id, access=known.access)
+            known.owed = True
+        if self.draw.random() < 0.5:
+            self.services.drain_outbox()
+            for one in self.world.documents:
+                one.owed = False
+
+    async def send(self, method: str, url: str, **request: Any) -> httpx.Response:
+        """The response, without a mark that is not the caller's."""
+        response = await self.api.request(method, url, headers=self.headers, **request)
+        sent = url + json.dumps(request, ensure_ascii=False)
+        told = response.text + response.content.decode("latin-1") + str(response.headers)
+        leaked = {mark for mark in self.world.forbidden(self.caller) if mark in told and mark not in sent}
+        assert not leaked, f"{method} {url} {request} told {self.caller} of {leaked}: {response.text[:2000]}"
+        assert response.status_code < 500, response.text
+        self.shown += SECRET in told
+        self.refused += response.status_code in (403, 404)
+        return response
+
+    async def as_if_it_were_not_there(self, method: str, pattern: str, key: str, **request: Any) -> None:
+        """What is forbidden and what never was are answered in the same words."""
+        answers = []
+        for identity in (key, str(uuid.uuid4())):
+            response = await self.send(method, pattern.format(identity), **request)
+            body = re.sub(r'"request_id":"[^"]*"', "", response.text.replace(identity, "ID"))
+            answers.append((response.status_code, body))
+        assert answers[0] == answers[1], (pattern, self.caller)
+        assert answers[0][0] in (403, 404)
+
+    # -- endpoints ---------------------------------------------------------------------------------------------------
+
+    async def retrieve(self) -> None:
+        world, draw = self.world, self.draw
+        base = draw.choice(world.bases)
+        options: dict[str, Any] = {"top_k": 100, "candidate_k": 100, "mode": draw.choice(["sparse", "hybrid", "dense"])}
+        options["expand_parents"] = draw.random() < 0.7
+        wanted = [known for known in world.documents if known.base is base]
+        if draw.random() < 0.3:
+            wanted = draw.sample(world.documents, 5)
+            options["document_ids"] = [known.id for known in wanted]
+            wanted = [known for known in wanted if known.base is base]
+        if draw.random() < 0.3:
+            options["filters"] = {"not": {"field": "n", "operator": "lt", "value": 0}}
+        name = draw.choice([base.id, base.name])
+        body = {"knowledge_base": name, "query": draw.choice(["crane report", "岸桥检查"]), "options": options}
+        response = await self.send("POST", "/v1/retrieve", json=body)
+        if not self.caller.may_use(base.id):
+            assert response.status_code == 404
+            return
+        found = response.json()
+        expected = {known.id for known in wanted if world.readable(self.caller, known)}
+        missing = expected - {result["document_id"] for result in found["results"]}
+        assert missing <= {known.id for known in wanted if known.owed}
+        counts = {stage["name"]: stage["counts"] for stage in found["trace"]["stages"]}
+        assert counts["scope"]["visible_documents"] == len(expected)
+
+    async def answer(self) -> None:
+        base, streamed = self.draw.choice(self.world.bases), self.draw.random() < 0.5
+        body: dict[str, Any] = {"knowledge_base": base.id, "question": "What does the crane report say?"}
+        others = [session for session, owner in self.world.sessions if owner != self.caller.name]
+        if others and self.draw.random() < 0.3:
+            body["session_id"] = self.draw.choice(others)
+        response = await self.send("POST", "/v1/answer", json=body | {"stream": streamed})
+        if response.status_code == 200:
+            self.world.sessions += [
+                (one, self.caller.name) for one in re.findall(r'"session_id": ?"([^"]+)"', response.text)
+            ]
+        if "session_id" in body:
+            assert response.status_code == 404 or "not_found" in response.text
+
+    async def listing(self) -> None:
+        base = self.draw.choice(self.world.bases)
+        seen, cursor = set(), ""
+        while True:
+            url = f"/v1/knowledge-bases/{base.id}/documents?limit={self.draw.choice([1, 2, 50])}{cursor}"
+            response = await self.send("GET", url)
+            if not self.caller.may_use(base.id):
+                assert response.status_code == 404
+                return
+            page = response.json()
+            seen |= {item["id"] for item in page["items"]}
+            if page["next_cursor"] is None:
+                break
+            cursor = f"&cursor={page['next_cursor']}"
+        mine = (known for known in self.world.documents if known.base is base)
+        assert seen == {known.id for known in mine if self.world.readable(self.caller, known)}
+
+    async def document(self) -> None:
+        known = self.draw.choice(self.world.documents)
+        asset = self.draw.choice(known.assets)
+        paths = [
+            ("/v1/documents/{}", known.id),
+            ("/v1/documents/{}/content", known.id),
+            ("/v1/documents/{}/content?version=1", known.id),
+            ("/v1/documents/{}/content?version=2", known.id),
+            ("/v1/jobs/{}", known.jobs[0]),
+            ("/v1/assets/{}", asset),
+        ]
+        pattern, key = self.draw.choice(paths)
+        if not self.world.readable(self.caller, known):
+            await self.as_if_it_were_not_there("GET", pattern, key)
+            return
+        response = await self.send("GET", pattern.format(key))
+        assert response.status_code == (404 if "version=2" in pattern else 200), response.text
+
+    async def change(self) -> None:
+        """What a caller may not even see it cannot change."""
+        hidden = [known for known in self.world.documents if not self.world.readable(self.caller, known)]
+        if not hidden:
+            return
+        known = self.draw.choice(hidden)
+        method, pattern, request = self.draw.choice(
+            [
+                ("PATCH", "/v1/documents/{}", {"json": {"metadata": {"a": 1}}}),
+                ("POST", "/v1/documents/{}/retry", {}),
+                ("DELETE", "/v1/documents/{}", {}),
+                ("DELETE", "/v1/corrections/{}", {}),
+            ]
+        )
+        await self.as_if_it_were_not_there(method, pattern, known.id, **request)
+
+    async def run(self) -> None:
+        number = self.draw.randrange(BASES)
+        method, pattern = self.draw.choice(
+            [("GET", "/v1/runs/{}"), ("POST", "/v1/runs/{}/cancel"), ("GET", "/v1/runs?limit=1"), ("GET", "/v1/runs")]
+        )
+        if "{}" in pattern and not self.caller.may_use(self.world.bases[number].id):
+            await self.as_if_it_were_not_there(method, pattern, self.world.runs[number])
+        else:
+            await self.send(method, pattern.format(self.world.runs[number]))
+
+    async def any_route(self) -> None:
+        """A GET of the schema, filled with the ids of anything: also of routes that came after this test."""
+        schema = self.routes
+        path, parameters = self.draw.choice(schema)
+        known = self.draw.choice(self.world.documents)
+        keys = [known.id, known.jobs[0], known.assets[0], known.base.id, known.base.name, *self.world.runs]
+        url = re.sub(r"\{[^}]*\}", lambda _: self.draw.choice(keys), path)
+        query = {name: self.draw.choice([known.base.id, known.base.name]) for name in parameters}
+        await self.send("GET", url, params=query)
+
+    @property
+    def routes(self) -> list[tuple[str, list[str]]]:
+        schema = self.api._transport.app.openapi()  # type: ignore[attr-defined]
+        return [
+            (path, [one["name"] for one in operations["get"].get("parameters", ()) if one["name"] == "knowledge_base"])
+            for path, operations in schema["paths"].items()
+            if path.startswith("/v1/") and "get" in operations
+        ]
+
+
+@pytest.mark.timeout(3600)
+async def test_nothing_that_a_caller_may_not_read_is_ever_told(
+    api: httpx.AsyncClient, services: Services, world: World
+) -> None:
+    session = Session(api, services, world, random.Random(5))
+    endpoints = [session.retrieve, session.answer, session.listing, session.document, session.document, session.change]
+    endpoints += [session.run, session.any_route]
+    for case in range(CASES):
+        if case % 4 == 0:
+            session.new_caller()
+        if session.draw.random() < 0.25:
+            session.change_a_rule()
+        await session.draw.choice(endpoints)()
+    assert session.shown > CASES / 10 and session.refused > CASES / 10
+    print(f"{CASES} cases, {session.callers} callers, {session.shown} told something, {session.refused} refused")
