@@ -6,6 +6,7 @@ order of document ids, document before version, so that two batches never wait f
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -26,10 +27,10 @@ _WANTED = "unnest(%(documents)s::uuid[], %(versions)s::int[]) AS w (document_id,
 
 # A part is done when the index that queries use holds it: one that was embedded for an index that was replaced
 # meanwhile is not. Before there is any index, what was written counts.
-_PENDING = """(p.done_at IS NULL OR EXISTS (
-    SELECT 1 FROM indexes i WHERE i.state = 'active' AND NOT EXISTS (
-      SELECT 1 FROM index_parts x WHERE x.document_id = p.document_id AND x.version = p.version AND x.part = p.part
-        AND x.index_id = i.id)))"""
+_HELD = """LEFT JOIN indexes i ON i.state = 'active'
+    LEFT JOIN index_parts x ON x.document_id = p.document_id AND x.version = p.version AND x.part = p.part
+      AND x.index_id = i.id"""
+_PENDING = "(p.done_at IS NULL OR (i.id IS NOT NULL AND x.part IS NULL))"
 
 
 class LedgerCompletion:
@@ -42,8 +43,8 @@ class LedgerCompletion:
         """Parts that the active index lacks, in order."""
         with self._database.connection() as connection:
             found = connection.execute(
-                f"""SELECT * FROM document_parts p WHERE document_id = %s AND version = %s AND {_PENDING}
-                   ORDER BY part""",  # noqa: S608
+                f"""SELECT p.* FROM document_parts p {_HELD}
+                   WHERE p.document_id = %s AND p.version = %s AND {_PENDING} ORDER BY p.part""",  # noqa: S608
                 (as_uuid(document_id, "document"), version),
             ).fetchall()
         return [rows.part(row) for row in found]
@@ -53,7 +54,7 @@ class LedgerCompletion:
         with self._database.connection() as connection:
             found = connection.execute(
                 f"""SELECT p.document_id, p.version, p.part
-                    FROM {_WANTED} JOIN document_parts p USING (document_id, version) WHERE {_PENDING}""",  # noqa: S608
+                    FROM {_WANTED} JOIN document_parts p USING (document_id, version) {_HELD} WHERE {_PENDING}""",  # noqa: S608
                 _values(versions),
             ).fetchall()
         pending: dict[Version, set[int]] = {version: set() for version in versions}
@@ -113,9 +114,10 @@ class LedgerCompletion:
             live = [content for (_, content), outcome in zip(parts, outcomes, strict=True) if outcome is None]
             marked = _mark_done(connection, index, [content.part for content in live])
             write_parts(connection, [content for content in live if _key(content.part) in marked])
-            touched = dict.fromkeys((content.part.document_id, content.part.version) for content in live)
+            touched = Counter((document_id, version) for document_id, version, _ in {_key(c.part) for c in live})
             whole = [version for version in touched if locked[version]["parts_total"] is not None]
-            unfinished = _with_parts_left(connection, whole)
+            # Most documents are in one batch with all their parts: of those nothing need be asked.
+            unfinished = _with_parts_left(connection, [v for v in whole if touched[v] < locked[v]["parts_total"]])
             published = [version for version in whole if version not in unfinished]
             _publish(connection, [locked[version] for version in published])
         ends = {version: index for index, version in enumerate(versions) if version in published}
@@ -186,22 +188,27 @@ def _mark_done(connection: Connection, index: int | None, parts: Sequence[Part])
     """Which of the parts were not done before. In their order, so that the last one has the last time."""
     if not parts:
         return set()
-    found = connection.execute(
-        f"""WITH marked AS (
-              UPDATE document_parts p SET done_at = clock_timestamp()
-              FROM unnest(%(documents)s::uuid[], %(versions)s::int[], %(parts)s::int[])
-                AS w (document_id, version, part)
-              WHERE p.document_id = w.document_id AND p.version = w.version AND p.part = w.part AND {_PENDING}
-              RETURNING p.document_id, p.version, p.part),
-            held AS (
-              INSERT INTO index_parts (document_id, version, part, index_id)
-              SELECT document_id, version, part, %(index)s::int FROM marked WHERE %(index)s::int IS NOT NULL
-              ON CONFLICT DO NOTHING)
-            SELECT * FROM marked""",  # noqa: S608
-        _values((part.document_id, part.version) for part in parts)
-        | {"parts": [part.index for part in parts], "index": index},
-    ).fetchall()
+    values = _values((part.document_id, part.version) for part in parts)
+    values |= {"parts": [part.index for part in parts], "index": index}
+    found = connection.execute(_DONE if index is None else _DONE_IN_INDEX, values).fetchall()
     return {(row["document_id"], row["version"], row["part"]) for row in found}
+
+
+_PARTS = """unnest(%(documents)s::uuid[], %(versions)s::int[], %(parts)s::int[]) AS w (document_id, version, part)"""
+_DONE = f"""
+    UPDATE document_parts p SET done_at = clock_timestamp() FROM {_PARTS}
+    WHERE p.document_id = w.document_id AND p.version = w.version AND p.part = w.part AND p.done_at IS NULL
+    RETURNING p.document_id, p.version, p.part"""  # noqa: S608
+_DONE_IN_INDEX = f"""
+    WITH held AS (
+      INSERT INTO index_parts (document_id, version, part, index_id)
+      SELECT w.document_id, w.version, w.part, %(index)s FROM {_PARTS}
+      JOIN document_parts p USING (document_id, version, part)
+      ON CONFLICT DO NOTHING RETURNING document_id, version, part)
+    UPDATE document_parts p SET done_at = clock_timestamp()
+    FROM {_PARTS} JOIN held USING (document_id, version, part)
+    WHERE p.document_id = w.document_id AND p.version = w.version AND p.part = w.part
+    RETURNING p.document_id, p.version, p.part"""  # noqa: S608
 
 
 def _with_parts_left(connection: Connection, versions: Sequence[Version]) -> set[Version]:
@@ -209,7 +216,7 @@ def _with_parts_left(connection: Connection, versions: Sequence[Version]) -> set
         return set()
     found = connection.execute(
         f"""SELECT DISTINCT p.document_id, p.version
-            FROM {_WANTED} JOIN document_parts p USING (document_id, version) WHERE {_PENDING}""",  # noqa: S608
+            FROM {_WANTED} JOIN document_parts p USING (document_id, version) {_HELD} WHERE {_PENDING}""",  # noqa: S608
         _values(versions),
     ).fetchall()
     return {(row["document_id"], row["version"]) for row in found}
