@@ -9,16 +9,25 @@ What takes long to import (Milvus's client, Arrow, engines) is imported where it
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from rag_cluster.domain.documents import DeleteReceipt, IndexRecord, IngestionJob, KnowledgeBase, Source
+from rag_cluster.domain.documents import (
+    DeleteReceipt,
+    IndexRecord,
+    IngestionJob,
+    KnowledgeBase,
+    Receipt,
+    Source,
+    SourceKind,
+)
 from rag_cluster.domain.ports import (
     AsyncEmbedder,
     Chunker,
+    DocumentParser,
     Embedder,
     Generator,
     MetricSink,
@@ -34,6 +43,7 @@ from rag_cluster.lifecycle.stores import Stores
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.settings import Settings, get_settings, load_reference
 from rag_cluster.stores.embedded import EmbeddedStores
+from rag_cluster.stores.postgres.agents import PostgresAgents
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
 from rag_cluster.stores.postgres.chunk_search import PostgresChunkSearch
 from rag_cluster.stores.postgres.conversations import PostgresConversations
@@ -48,6 +58,7 @@ from rag_cluster.telemetry import NullMetrics
 
 if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
+    from rag_cluster.ingestion.corrections import Correction
     from rag_cluster.ingestion.uploads import UploadWorker
     from rag_cluster.ingestion.write_path import WritePath
     from rag_cluster.lifecycle.fsck import FsckOptions
@@ -104,6 +115,7 @@ class Services:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self._chunkers: dict[str, Chunker] = {}
+        self._correcting = Lock()
 
     # -- stores ------------------------------------------------------------------------------------------------------
 
@@ -205,6 +217,11 @@ class Services:
     def evidence(self) -> PostgresEvidence:
         """Facts of the read path."""
         return PostgresEvidence(self.database)
+
+    @cached_property
+    def agents(self) -> PostgresAgents:
+        """Sources, agents and mounts."""
+        return PostgresAgents(self.database)
 
     @cached_property
     def chunk_search(self) -> PostgresChunkSearch:
@@ -367,7 +384,9 @@ class Services:
             embedder=lambda: engine,
             metrics=self.metrics,
             lease_seconds=settings.claim_lease,
-            retry=RetryPolicy(settings.retries, settings.retry_min_wait, settings.retry_max_wait),
+            retry=RetryPolicy(
+                settings.retries, settings.retry_min_wait, settings.retry_max_wait, settings.store_outage
+            ),
             max_file_bytes=settings.max_file_bytes,
             pools=Pools(
                 prepare_actors=settings.prepare_actors,
@@ -407,6 +426,37 @@ class Services:
     def delete_source(self, source: Source) -> list[DeleteReceipt]:
         """Delete all documents of a source."""
         return delete_source(self.stores, source)
+
+    def write_correction(
+        self,
+        knowledge_base_id: str,
+        correction: Correction,
+        source: str,
+        mounts: Mapping[str, int | None],
+        embedder: Embedder | None = None,
+    ) -> Receipt:
+        """Write a managed correction to a source of that name, mounted by these agents: id -> priority, None keeps it.
+
+        embedder: as in `write_path`. One at a time in a process: chunkers and engines are not shared by threads.
+        """
+        from rag_cluster.ingestion.corrections import write_correction
+
+        found = self.catalog.ensure_source(knowledge_base_id, SourceKind.MANAGED_CORRECTION, source)
+        with self._correcting:
+            parser = self.markdown_parser
+            receipt = write_correction(self.write_path(embedder), knowledge_base_id, found, correction, parser)
+        for agent_id, priority in mounts.items():
+            self.agents.mount(agent_id, found.id, priority)
+        self.drain_outbox(receipt.document_id)
+        return receipt
+
+    @cached_property
+    def markdown_parser(self) -> DocumentParser:
+        """Of Markdown, in this process: for texts that an administrator writes."""
+        from rag_cluster.parsing.registry import ParserRegistry
+
+        registry = ParserRegistry(limits=parse_limits(self.settings), parsers=self.settings.parsers)
+        return registry.parser_for("correction.md")
 
     def fsck(self, options: FsckOptions, listener: Callable[[Entry], None] | None = None) -> FsckReport:
         """Compare the stores, and repair where told to."""

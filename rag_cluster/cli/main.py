@@ -8,6 +8,8 @@ from typing import Any
 import typer
 
 from rag_cluster.cli import (
+    agents,
+    corrections,
     delete,
     demo,
     documents,
@@ -21,6 +23,7 @@ from rag_cluster.cli import (
     reembed,
     runs,
     serve,
+    sources,
     stores,
 )
 from rag_cluster.cli.output import emit, out
@@ -36,6 +39,9 @@ for module in (demo, stores, ingest, serve, query, parse, evaluate, delete, fsck
     module.register(app)
 app.add_typer(knowledge_bases.app, name="kb")
 app.add_typer(documents.app, name="docs")
+app.add_typer(sources.app, name="sources")
+app.add_typer(agents.app, name="agents")
+app.add_typer(corrections.app, name="corrections")
 app.add_typer(runs.app, name="runs")
 app.add_typer(keys.app, name="keys")
 

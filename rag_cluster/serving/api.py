@@ -11,7 +11,7 @@ from rag_cluster.serving import error_responses
 from rag_cluster.serving.backend import Backend
 from rag_cluster.serving.middleware import BodyLimit, RequestContext
 from rag_cluster.serving.parameters import check_parameters
-from rag_cluster.serving.routes import documents, knowledge_bases, operations, query
+from rag_cluster.serving.routes import agents, corrections, documents, knowledge_bases, operations, query, sources
 from rag_cluster.serving.schemas import ErrorResponse
 
 
@@ -28,7 +28,7 @@ def create_api(backend: Backend, *, answers_with_id: bool = True) -> FastAPI:
         responses={status: {"model": ErrorResponse} for status in ("4XX", "5XX")},
     )
     app.state.backend = backend
-    for module in (knowledge_bases, documents, operations, query):
+    for module in (knowledge_bases, documents, sources, agents, corrections, operations, query):
         app.include_router(module.router)
     error_responses.install(app)
     # Added last is outermost.

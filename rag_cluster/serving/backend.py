@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
 from rag_cluster.answering.answerer import Answerer
 from rag_cluster.domain.access import Principal
-from rag_cluster.domain.documents import DeleteReceipt, IngestionJob
-from rag_cluster.domain.ports import AsyncEmbedder, Catalog, Ledger, ObjectStore, UploadQueue
+from rag_cluster.domain.documents import DeleteReceipt, IngestionJob, Receipt, Source
+from rag_cluster.domain.ports import Agents, AsyncEmbedder, Catalog, Embedder, Ledger, ObjectStore, UploadQueue
+from rag_cluster.ingestion.corrections import Correction
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.serving.readiness import Readiness
 from rag_cluster.settings import Settings
@@ -22,6 +24,7 @@ class Backend:
     settings: Settings
     limits: ParseLimits
     catalog: Catalog
+    agents: Agents
     ledger: Ledger
     uploads: UploadQueue
     objects: ObjectStore
@@ -29,6 +32,10 @@ class Backend:
     delete_document: Callable[[str], DeleteReceipt]
     """Document id -> receipt; DocumentBusyError under a live claim."""
     delete_knowledge_base: Callable[[str], list[DeleteReceipt]]
+    delete_source: Callable[[Source], list[DeleteReceipt]]
+    """Its documents; the empty source stays."""
+    write_correction: Callable[[str, Correction, str, Mapping[str, int | None]], Receipt]
+    """Knowledge base, correction, the source's name, agent id -> mount priority: published when it returns."""
     drain_outbox: Callable[[str], int]
     """Carry out what is owed for one document now, so that an access change is in Milvus when the call returns."""
     content_fingerprint: Callable[[str, str | None], str]
@@ -41,19 +48,31 @@ class Backend:
     """Who every request comes from, where no request comes from outside the process. None: whom its key names."""
 
 
-def make_backend(services: Services, embedder: AsyncEmbedder, *, caller: Principal | None = None) -> Backend:
-    """The routes' view of a process's services, with the embedder that its queries use. caller: see `Backend`."""
+def make_backend(
+    services: Services,
+    embedder: AsyncEmbedder,
+    *,
+    caller: Principal | None = None,
+    blocking_embedder: Embedder | None = None,
+) -> Backend:
+    """The routes' view of a process's services, with the embedder that its queries use. caller: see `Backend`.
+
+    blocking_embedder: for corrections, which are embedded in the caller's thread; None: the engine of this process.
+    """
     write_path = services.write_path()
     return Backend(
         settings=services.settings,
         limits=parse_limits(services.settings),
         catalog=services.catalog,
+        agents=services.agents,
         ledger=services.ledger,
         uploads=services.uploads,
         objects=services.objects,
         answerer=services.answerer(embedder),
         delete_document=services.delete_document,
         delete_knowledge_base=services.delete_knowledge_base,
+        delete_source=services.delete_source,
+        write_correction=partial(services.write_correction, embedder=blocking_embedder),
         drain_outbox=services.drain_outbox,
         content_fingerprint=write_path.content_fingerprint,
         retry_document=services.retry_document,

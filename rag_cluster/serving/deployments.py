@@ -84,7 +84,8 @@ class IngressDeployment:
         services = factory()
         configure_logging(services.settings.log_level)
         remote = HandleEmbedder(embedder, services.embedder, services.settings.request_timeout)
-        self._backend = make_backend(services, remote)
+        blocking = BlockingHandleEmbedder(embedder, services.embedder, services.settings.request_timeout)
+        self._backend = make_backend(services, remote, blocking_embedder=blocking)
         self._worker = worker
 
     def __serve_build_asgi_app__(self) -> FastAPI:
