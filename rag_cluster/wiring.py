@@ -349,9 +349,11 @@ class Services:
         """The whole read path."""
         from rag_cluster.answering.answerer import Answerer, AnswerLimits
         from rag_cluster.answering.calibration import calibration_for
+        from rag_cluster.retrieval.explain import Explainer
 
+        retriever = self.retriever(embedder)
         return Answerer(
-            self.retriever(embedder),
+            retriever,
             self.generator(embedder),
             self.conversations,
             calibration=calibration_for(self.settings.embedder),
@@ -361,6 +363,7 @@ class Services:
                 temperature=self.settings.temperature,
             ),
             count_tokens=self.tokenizer.count,
+            explainer=Explainer(retriever, self.evidence, self.index, self.chunk_search, self.index),
         )
 
     def write_path(self, embedder: Embedder | None = None) -> WritePath:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
@@ -11,7 +12,7 @@ from typing import Any, Protocol
 from rag_cluster.answering import prompts
 from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
 from rag_cluster.answering.citations import build_citations, check_claims
-from rag_cluster.answering.context import CountTokens, build_context, estimate_tokens
+from rag_cluster.answering.context import Context, CountTokens, build_context, estimate_tokens
 from rag_cluster.answering.deadline import Deadline, within
 from rag_cluster.answering.language import question_language, refusal_text
 from rag_cluster.answering.marks import MarkFilter
@@ -28,8 +29,8 @@ from rag_cluster.domain.answers import (
     GenerationRequest,
 )
 from rag_cluster.domain.ports import Conversations, Generator
-from rag_cluster.domain.retrieval import RetrievalOptions, RetrievalRun
-from rag_cluster.errors import InternalError, InvalidRequestError, RagClusterError
+from rag_cluster.domain.retrieval import Explanation, Outcome, RetrievalOptions, RetrievalRun, Standing, Target
+from rag_cluster.errors import ConflictError, InternalError, InvalidRequestError, RagClusterError
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +42,23 @@ class Retrieves(Protocol):
         self, principal: Principal, knowledge_base_id: str, query: str, options: RetrievalOptions | None = None
     ) -> RetrievalRun:
         """Evidence for a query."""
+        ...
+
+
+class Explains(Protocol):
+    """What `Answerer.explain` needs of retrieval: `retrieval.explain.Explainer`."""
+
+    async def explain(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        query: str,
+        target: Target,
+        options: RetrievalOptions | None = None,
+        *,
+        reader: Principal | None = None,
+    ) -> tuple[Explanation, RetrievalRun]:
+        """Where each stage left the target, and the run."""
         ...
 
 
@@ -76,6 +94,7 @@ class Answerer:
         calibration: Calibration = WORDS_ONLY,
         limits: AnswerLimits | None = None,
         count_tokens: CountTokens = estimate_tokens,
+        explainer: Explains | None = None,
     ) -> None:
         self._retriever = retriever
         self._generator = generator
@@ -83,6 +102,7 @@ class Answerer:
         self._calibration = calibration
         self._limits = limits or AnswerLimits()
         self._count_tokens = count_tokens
+        self._explainer = explainer
         self._trail = AuditTrail(conversations)
 
     async def retrieve(
@@ -103,6 +123,85 @@ class Answerer:
                 audited.run = await self._retriever.retrieve(principal, knowledge_base_id, query, options)
             audited.outcome = "retrieved"
             return audited.run
+
+    async def retrieve_and_format(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        query: str,
+        options: RetrievalOptions | None = None,
+        *,
+        max_context_length: int | None = None,
+        include_metadata: bool = True,
+        request_id: str = "",
+        deadline: Deadline | None = None,
+    ) -> str:
+        """Evidence as one text for a language model of the caller's; "" when there is none.
+
+        max_context_length: characters, at most; the last source that does not fit is left out. include_metadata:
+        each source's number, document and place above its text; the document's name is kept back for an agent with
+        hide_source_filename, here alone: the audit row has it.
+        """
+        run = await self.retrieve(
+            principal, knowledge_base_id, query, options, request_id=request_id, deadline=deadline
+        )
+        return build_context(
+            run.results,
+            max_context_length if max_context_length is not None else sys.maxsize,
+            count_tokens=len,
+            hide_source_filename=run.hide_source_filename,
+            include_metadata=include_metadata,
+        ).text
+
+    async def explain(
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        query: str,
+        target: Target,
+        options: RetrievalOptions | None = None,
+        *,
+        reader: Principal | None = None,
+        request_id: str = "",
+        deadline: Deadline | None = None,
+    ) -> tuple[Explanation, RetrievalRun]:
+        """Why a chunk is among the results or not, up to the context's token budget, and the run. With an audit row.
+
+        As `retrieval.explain.Explainer.explain`. ConflictError where this answerer has no explainer.
+        """
+        if self._explainer is None:
+            raise ConflictError("Nothing explains retrieval here.")
+        options = options or RetrievalOptions()
+        async with self._trail.audit(principal, knowledge_base_id, query, options, request_id) as audited:
+            self._check(query)
+            async with within(deadline):
+                explanation, run = await self._explainer.explain(
+                    principal, knowledge_base_id, query, target, options, reader=reader
+                )
+            audited.run, audited.outcome = run, "explained"
+            return self._budgeted(explanation, run), run
+
+    def _budgeted(self, explanation: Explanation, run: RetrievalRun) -> Explanation:
+        """With the last stage: whether its result fits into the context, and is then source number so and so."""
+        if explanation.result is None or explanation.lost_at:
+            return explanation
+        context = self._context(run)
+        fits = explanation.result <= len(context.sources)
+        standing = Standing(
+            "budget",
+            Outcome.PASSED if fits else Outcome.LOST,
+            rank=explanation.result if fits else None,
+            detail=f"{self._limits.context_tokens} tokens hold {len(context.sources)} of {len(run.results)} results",
+        )
+        return replace(explanation, standings=(*explanation.standings, standing))
+
+    def _context(self, run: RetrievalRun) -> Context:
+        return build_context(
+            run.results,
+            self._limits.context_tokens,
+            count_tokens=self._count_tokens,
+            hide_source_filename=run.hide_source_filename,
+        )
 
     async def answer(
         self,
@@ -207,12 +306,7 @@ class Answerer:
         assessment = assess(run, self._calibration)
         if assessment.reason:
             return _Prepared(run, assessment)
-        context = build_context(
-            run.results,
-            self._limits.context_tokens,
-            count_tokens=self._count_tokens,
-            hide_source_filename=run.hide_source_filename,
-        )
+        context = self._context(run)
         language = question_language(question)
         request = GenerationRequest(
             question=question,

@@ -39,17 +39,19 @@ def build_context(
     *,
     count_tokens: CountTokens = estimate_tokens,
     hide_source_filename: bool = False,
+    include_metadata: bool = True,
 ) -> Context:
     """Number the results that fit, 1, 2, 3 ... in their order.
 
     A result whose parent is too long for what is left falls back to what was matched; the first result is cut rather
-    than lost; the first one that fits in no form ends the context.
+    than lost; the first one that fits in no form ends the context. include_metadata: number, document and place above
+    each text.
     """
     sources: list[ContextSource] = []
     sections: list[str] = []
     left = max_tokens
     for number, result in enumerate(results, start=1):
-        head = _head(number, result, hide_source_filename)
+        head = _head(number, result, hide_source_filename) if include_metadata else ""
         text = _fitting(result, left - count_tokens(head + SEPARATOR), count_tokens, may_cut=number == 1)
         if text is None:
             break

@@ -125,6 +125,6 @@ class RetrievalRecord:
     trace: Mapping[str, Any]
     results: tuple[Mapping[str, Any], ...] = ()
     outcome: str = ""
-    """retrieved | answered | refused | failed | disconnected."""
+    """retrieved | explained | answered | refused | failed | disconnected."""
     milliseconds: float = 0.0
     metadata: Mapping[str, Any] = field(default_factory=dict)

@@ -134,7 +134,7 @@ class RetrievalResult:
     fusion_score: float | None = None
     rerank_score: float | None = None
     retrieval_sources: tuple[str, ...] = ()
-    """Channels that found it: "dense", "sparse", "rewrite_dense", "rewrite_sparse", "correction", "keyword_fallback"."""
+    """Channels that found it: dense, sparse, rewrite_dense, rewrite_sparse, correction, keyword_fallback."""
     heading_path: tuple[str, ...] = ()
     locator: SourceLocator = SourceLocator()
     context_locator: SourceLocator = SourceLocator()
@@ -151,6 +151,67 @@ class RetrievalResult:
     matches: tuple[Chunk, ...] = ()
     """The matched chunks themselves (one, or several merged into this parent), best first."""
     metadata: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What is asked about: exactly one of a chunk's id, a document's id, and a text that a chunk holds."""
+
+    chunk_id: str | None = None
+    document_id: str | None = None
+    text: str | None = None
+
+
+class Outcome(StrEnum):
+    """What a stage did with an explained chunk."""
+
+    PASSED = "passed"
+    MISSED = "missed"
+    """This one did not bring it; another may have."""
+    LOST = "lost"
+    """Here it ended."""
+    SKIPPED = "skipped"
+    """The stage did not run, or had nothing to say about it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where one stage left an explained chunk."""
+
+    stage: str
+    """ready, access, source, filter, index, tokens, a channel's name, threshold, corrections, fusion, rerank, order,
+    expansion, keyword_fallback, budget."""
+    outcome: Outcome
+    rank: int | None = None
+    """1-based, in the stage's own order."""
+    score: float | None = None
+    """The stage's own."""
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Why a chunk is among the results, or at which stage it was lost first."""
+
+    query: str
+    document_id: str
+    filename: str
+    version: int
+    chunk_id: str | None
+    text: str
+    standings: tuple[Standing, ...]
+    """In the order in which a query meets them."""
+    query_tokens: tuple[str, ...] = ()
+    chunk_tokens: tuple[str, ...] = ()
+    shared_tokens: tuple[str, ...] = ()
+    """The analyzer's, distinct: BM25 finds a chunk by these alone."""
+    result: int | None = None
+    """Which result shows the chunk, 1-based."""
+
+    @property
+    def lost_at(self) -> str:
+        """The first stage that lost it; "" when it reached the end."""
+        return next((one.stage for one in self.standings if one.outcome is Outcome.LOST), "")
 
 
 @dataclass(frozen=True, slots=True)

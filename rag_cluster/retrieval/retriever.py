@@ -70,6 +70,19 @@ class Passage:
     best_cosine: float | None = None
     query_vector: tuple[float, ...] | None = None
 
+    @property
+    def run(self) -> RetrievalRun:
+        """What a caller of `retrieve` gets, once it is finished."""
+        assert self.trace is not None
+        return RetrievalRun(
+            self.query,
+            self.results,
+            self.trace,
+            self.scope.hide_source_filename,
+            self.best_cosine,
+            self.query_vector,
+        )
+
     def finish(self, trace: TraceRecorder) -> Self:
         """With its trace."""
         self.trace = trace.finish(self.variants or (self.query,))
@@ -119,16 +132,7 @@ class Retriever:
         InvalidRequestError for a blank query; the first channel's error when every channel failed. A cancelled call
         cancels the searches and model calls that it waits for.
         """
-        passage = await self.passage(principal, knowledge_base_id, query, options or RetrievalOptions())
-        assert passage.trace is not None
-        return RetrievalRun(
-            query,
-            passage.results,
-            passage.trace,
-            passage.scope.hide_source_filename,
-            passage.best_cosine,
-            passage.query_vector,
-        )
+        return (await self.passage(principal, knowledge_base_id, query, options or RetrievalOptions())).run
 
     async def passage(
         self, principal: Principal, knowledge_base_id: str, query: str, options: RetrievalOptions

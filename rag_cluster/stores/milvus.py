@@ -6,6 +6,7 @@ Vectors are compared by cosine; BM25 runs on `text` with a Chinese tokenizer, lo
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +25,7 @@ from rag_cluster.domain.retrieval import Hit
 from rag_cluster.errors import IndexMismatchError
 from rag_cluster.stores.milvus_connection import MilvusConnection
 from rag_cluster.stores.milvus_filters import FIELDS, asks_chunks, compile_filter, matches_nothing, one_of, string
-from rag_cluster.stores.milvus_schema import IndexOptions, bounded_text, collection_schema, search_parameters
+from rag_cluster.stores.milvus_schema import ANALYZER, IndexOptions, bounded_text, collection_schema, search_parameters
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
@@ -274,6 +275,21 @@ class MilvusChunkIndex:
             describe = methodcaller("describe_collection", collection, timeout=self._timeout)
             self._known[collection] = _describe(await self._milvus.call_async(collection, describe))
         return self._known[collection]
+
+    async def analyze(self, texts: Sequence[str]) -> list[list[str]]:
+        """The `Analyzer` port: the tokens of each text, as BM25 sees them."""
+        return await asyncio.to_thread(self._milvus.call, "", lambda client: self._tokens(client, texts))
+
+    def _tokens(self, client: MilvusClient, texts: Sequence[str]) -> list[list[str]]:
+        bounded = [bounded_text(text) for text in texts]
+        if self._milvus.is_lite(client):
+            # Milvus Lite has no such call; its analyzer is a class that runs here as well.
+            from milvus_lite.analyzer.factory import create_analyzer
+
+            analyzer = create_analyzer(ANALYZER)
+            return [list(analyzer.tokenize(text)) for text in bounded]
+        found = client.run_analyzer(bounded, analyzer_params=ANALYZER, timeout=self._timeout)
+        return [list(one.tokens) for one in found]
 
     # -- searching ---------------------------------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from pymilvus.milvus_client.index import IndexParam
 
 MAX_TEXT_BYTES = 65_535
 _PUNCTUATION = list("，。、；：？！“”‘’（）《》〈〉【】「」『』…—～·,.;:?!\"'()[]{}<>|/\\-_*#`+=&^%$@~")
-_ANALYZER = {
+ANALYZER = {
     # jieba's search mode cuts long words again into their parts; English words and numbers pass whole.
     "tokenizer": "jieba",
     "filter": ["lowercase", {"type": "stop", "stop_words": _PUNCTUATION}],
@@ -58,7 +58,7 @@ def collection_schema(dimension: int, embedder_fingerprint: str) -> CollectionSc
     schema.add_field("metadata", DataType.JSON)
     schema.add_field("chunk_facts", DataType.JSON)
     schema.add_field(
-        "text", DataType.VARCHAR, max_length=MAX_TEXT_BYTES, enable_analyzer=True, analyzer_params=_ANALYZER
+        "text", DataType.VARCHAR, max_length=MAX_TEXT_BYTES, enable_analyzer=True, analyzer_params=ANALYZER
     )
     schema.add_field("dense", DataType.FLOAT_VECTOR, dim=dimension)
     schema.add_field("sparse", DataType.SPARSE_FLOAT_VECTOR)
