@@ -99,6 +99,24 @@ async def test_the_scope_names_the_active_index_and_the_visible_documents(eviden
     assert (scope.mounts, scope.correction_source_ids) == ({}, ())
 
 
+async def test_the_scope_names_the_index_of_the_caller_s_embedder_once_it_is_retired_and_never_a_building_one(
+    evidence: Evidence, ingest: Ingest
+) -> None:
+    first, second = ingest.catalog.ensure_index("abcd", 8), ingest.catalog.ensure_index("efgh", 8)
+
+    async def named(embedder: str | None) -> tuple[int, str]:
+        scope = await evidence.scope(LOCAL, ingest.knowledge_base_id, RetrievalOptions(), embedder_fingerprint=embedder)
+        assert scope.index is not None
+        return scope.index.id, scope.index.state
+
+    assert {await named(one) for one in ("abcd", "efgh", "other", None)} == {(first.id, "active")}
+    assert ingest.catalog.switch_index(second.id) == 0
+    assert await named("abcd") == (first.id, "retired")
+    assert {await named(one) for one in ("efgh", "other", None)} == {(second.id, "active")}
+    ingest.catalog.begin_drop(first.collection)
+    assert await named("abcd") == (second.id, "active")
+
+
 async def test_a_principal_gets_the_keys_that_it_may_read(evidence: Evidence, ingest: Ingest) -> None:
     rules = {
         "open": AccessAttributes(()),
