@@ -104,10 +104,16 @@ def _guess(data: bytes, declared: str | None) -> tuple[str, str]:
     # A declared encoding with a few broken bytes is still the better guess.
     for name in filter(None, (declared, "utf-8")):
         text = data.decode(name, "replace")
-        if text.count(REPLACEMENT) <= len(text) * 0.005:
+        if text.count(REPLACEMENT) <= len(text) * 0.005 or (name == "utf-8" and _mostly_valid(text)):
             return text, name
     name = _single_byte(sample)
     return data.decode(name, "replace"), name
+
+
+def _mostly_valid(text: str) -> bool:
+    """Whether what was read as UTF-8 holds far more wide characters than broken bytes: other encodings' letters are
+    sequences of UTF-8 by chance only."""
+    return sum(character > "\x7f" for character in text) > 6 * text.count(REPLACEMENT)
 
 
 def _sample(data: bytes) -> bytes:

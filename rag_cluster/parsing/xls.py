@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import datetime as dt
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument, SourceLocator
@@ -49,11 +50,23 @@ def _open(source: DocumentSource) -> Any:
     from python_calamine import CalamineError, CalamineWorkbook, PasswordError
 
     try:
-        return CalamineWorkbook.from_path(source.path)
+        with _no_panic(f"{source.filename!r} is not a readable workbook"):
+            return CalamineWorkbook.from_path(source.path)
     except PasswordError as error:
         raise EncryptedDocumentError(f"{source.filename!r} is protected by a password") from error
     except (CalamineError, ValueError, OSError) as error:
         raise CorruptDocumentError(f"{source.filename!r} is not a readable workbook: {error}") from error
+
+
+@contextmanager
+def _no_panic(message: str) -> Iterator[None]:
+    """CorruptDocumentError for a panic of calamine, which is no Exception: its kind is named only at run time."""
+    try:
+        yield
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":
+            raise
+        raise CorruptDocumentError(f"{message}: {error}") from error
 
 
 def _read_sheet(builder: BlockBuilder, workbook: Any, name: str, source: DocumentSource) -> None:
@@ -61,9 +74,10 @@ def _read_sheet(builder: BlockBuilder, workbook: Any, name: str, source: Documen
 
     builder.reset_headings()
     try:
-        sheet = workbook.get_sheet_by_name(name)
-        merges: Sequence[Range] = sheet.merged_cell_ranges or ()
-        rows = sheet.iter_rows()
+        with _no_panic(f"Sheet {name!r} of {source.filename!r} cannot be read"):
+            sheet = workbook.get_sheet_by_name(name)
+            merges: Sequence[Range] = sheet.merged_cell_ranges or ()
+            rows = sheet.iter_rows()
     except (CalamineError, ValueError) as error:
         raise CorruptDocumentError(f"Sheet {name!r} of {source.filename!r} cannot be read: {error}") from error
     tables = SheetTables(builder, name)

@@ -160,6 +160,14 @@ def test_a_style_based_on_a_heading_can_be_body_text(tmp_path: Path) -> None:
     assert saved(document, tmp_path).blocks[0].type is BlockType.TEXT
 
 
+def test_the_built_in_list_styles_tell_the_nesting(tmp_path: Path) -> None:
+    document = docx.Document()
+    for style in ("List Bullet", "List Bullet 2", "List Bullet 3", "List Number", "List Number 2"):
+        document.add_paragraph(style, style=style)
+    levels = [block.metadata["level"] for block in saved(document, tmp_path).blocks]
+    assert levels == [0, 1, 2, 0, 1]
+
+
 def test_headings_take_their_numbers_from_the_style_s_list(tmp_path: Path) -> None:
     document = docx.Document()
     define(

@@ -50,6 +50,12 @@ def test_a_declared_encoding_survives_one_broken_byte() -> None:
     assert encoding == "utf-8" and text.count("\ufffd") == 1
 
 
+def test_utf8_with_some_broken_bytes_stays_utf8() -> None:
+    text, encoding = decode_text("Größe und Länge, café, naïve. ".encode() * 4 + b"\xe9\xff\xfe end")
+    assert encoding == "utf-8"
+    assert text.startswith("Größe und Länge") and text.endswith("end")
+
+
 def test_long_ascii_before_the_first_chinese_character_does_not_hide_it() -> None:
     data = b"plain line\n" * 20_000 + "供水调度值班手册，记录出口压力与流量。\n".encode("gb18030")
     assert decode_text(data)[1] == "gb18030"

@@ -13,6 +13,7 @@ import pytest
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.errors import CorruptDocumentError, UnsupportedDocumentTypeError
 from rag_cluster.parsing.isolation import IsolatedParser
+from rag_cluster.parsing.xls import XlsParser
 from tests.parsing.conftest import MakeSource
 from tests.parsing.test_detection import ole
 
@@ -99,3 +100,27 @@ def test_a_workbook_of_the_wrong_generation_is_refused(make_source: MakeSource, 
         for name, content in (("a.xls", (tmp_path / "book.xlsx").read_bytes()), ("a.xlsx", ole("Workbook"))):
             with pytest.raises(UnsupportedDocumentTypeError, match="content is"):
                 parser.parse(make_source(name, content))
+
+
+def test_a_panic_inside_calamine_is_a_corrupt_document_and_other_exits_are_not_held(
+    make_source: MakeSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import python_calamine
+
+    class PanicException(BaseException):
+        """As pyo3 names what a panic of Rust becomes."""
+
+    class Workbook:
+        raised: type[BaseException] = PanicException
+
+        @classmethod
+        def from_path(cls, path: str) -> None:
+            raise cls.raised("range end index 64 out of range")
+
+    monkeypatch.setattr(python_calamine, "CalamineWorkbook", Workbook)
+    source = make_source("panic.xls", b"\xd0\xcf\x11\xe0")
+    with pytest.raises(CorruptDocumentError, match="out of range"):
+        XlsParser().parse(source)
+    Workbook.raised = KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt):
+        XlsParser().parse(source)

@@ -211,7 +211,10 @@ class BodyReader:
         tied = self._numbering.level_of_style(num_id, style_id) if level is None else None
         depth = tied if tied is not None else int(level) if level and level.isdecimal() else 0
         drawn = self._numbering.advance(num_id, depth)
-        return None if drawn is None else (drawn[0], depth)
+        # The built-in styles "List Bullet 2" to 5 are lists of their own, each at its first level.
+        if drawn is None:
+            return None
+        return drawn[0], self._styles.list_level(style_id) if own is None and not depth else depth
 
     def _code_line(self, inline: Inline, role: str) -> bool:
         """Whether the paragraph is taken as a line of code; blank lines belong to the code around them."""

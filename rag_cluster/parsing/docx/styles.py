@@ -14,6 +14,7 @@ _HEADING = re.compile(
     r"overskrift|başlık|nadpis|cím|encabezado|ttulo|berschrift|kopf)\s*([1-9])(?:\s*(?:char|字符)?)?$",
     re.IGNORECASE,
 )
+_LIST = re.compile(r"^list(?: bullet| number)? ([2-5])$")
 _ROLES = {
     "title": "title|titel|titre|título|titolo|标题|標題|文档标题|表題|제목|название|document title|book title",
     "subtitle": "subtitle|副标题|untertitel|sous-titre|subtítulo|sottotitolo|副題",
@@ -106,6 +107,11 @@ class Styles:
                 num_id = num_id or _val(find(properties, "w:numId"))
                 level = level or _val(find(properties, "w:ilvl"))
         return num_id, level
+
+    def list_level(self, style_id: str | None) -> int:
+        """0-based nesting that the name of a built-in list style tells: 1 for "List Bullet 2"."""
+        names = (_LIST.match(style_name(style)) for style in self.chain(style_id or self._default))
+        return next((int(match[1]) - 1 for match in names if match), 0)
 
     def monospace(self, style_id: str | None, run_style: str | None, properties: Any) -> bool:
         """Whether a run is set in a fixed-width face."""
