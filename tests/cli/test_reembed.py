@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rag_cluster.errors import InvalidRequestError
+from rag_cluster.errors import IndexMismatchError, InvalidRequestError
 from rag_cluster.lifecycle.recall import load_questions
 from rag_cluster.settings import get_settings
+from rag_cluster.wiring import ServiceFactory
 from tests.cli.conftest import CommandLine, ingest
 
 
@@ -59,8 +60,11 @@ def test_an_index_is_built_compared_switched_to_switched_back_and_dropped(
     assert handbook("indexes", "drop", old, "--yes", "--json").json == {"dropped": old}
     refused = handbook("search", "crane", "-k", "handbook", "--json")
     assert (refused.code, refused.json["error"]["type"]) == (1, "index_mismatch")
+    with pytest.raises(IndexMismatchError):
+        ServiceFactory(get_settings())().readiness_checks()["index"]()
     monkeypatch.setenv("RAG_EMBEDDER", "hash:128")
     get_settings.cache_clear()
+    ServiceFactory(get_settings())().readiness_checks()["index"]()
     assert "crane.txt" in handbook("search", "crane", "-k", "handbook").stdout
 
 
