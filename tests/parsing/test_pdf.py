@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from reportlab.pdfbase import pdfmetrics
+from reportlab.pdfbase.ttfonts import TTFont
 
 from rag_cluster.domain.blocks import Block, BlockType, DocumentSource, ParsedDocument
 from rag_cluster.errors import (
@@ -20,7 +22,7 @@ from rag_cluster.errors import (
 )
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.pdf import PdfParser
-from tests.parsing.pdf_pages import HEIGHT, PROSE, WIDTH, Sheet, chinese_font, encrypted, photo
+from tests.parsing.pdf_pages import HEIGHT, PROSE, SANS, WIDTH, Sheet, chinese_font, encrypted, photo
 
 Parse = Callable[..., ParsedDocument]
 
@@ -420,3 +422,71 @@ def test_the_same_file_gives_the_same_blocks_and_survives_pickling(parse: Parse)
     sheet.prose(72, 72, 300, PROSE * 3)
     content = sheet.page().bytes()
     assert parse(content) == pickle.loads(pickle.dumps(parse(content)))
+
+
+def test_hyphens_of_compounds_and_addresses_stay_at_a_line_end(parse: Parse) -> None:
+    sheet = Sheet()
+    sheet.lines(
+        72,
+        72,
+        [
+            "The bridge is a state-of-",
+            "the-art work; see http://example.org/old-",
+            "bridge/gauges for the engi-",
+            "neering.",
+        ],
+    )
+    text = whole(parse(sheet.page().bytes()))
+    assert "a state-of-the-art work; see http://example.org/old-bridge/gauges for the engineering." in text
+
+
+def test_a_soft_hyphen_that_the_font_draws_within_a_line_is_no_part_of_the_word(parse: Parse) -> None:
+    pdfmetrics.registerFont(TTFont("Sans", SANS))
+    sheet = Sheet()
+    sheet.text(72, 72, "A debate in the com\u00admunity of millers.", font="Sans")
+    assert whole(parse(sheet.page().bytes())) == "A debate in the community of millers."
+
+
+def test_the_next_number_of_an_outer_list_without_dots_is_no_part_of_a_nested_item(parse: Parse) -> None:
+    sheet = Sheet()
+    for row, (x, text) in enumerate(
+        [(72, "1 Open"), (72, "2 Wait"), (90, "\u2022 until the gauge stands"), (72, "3 Close")]
+    ):
+        sheet.text(x, 72 + 12 * row, text)
+    document = parse(sheet.page().bytes())
+    assert [block.content for block in of(document, BlockType.LIST)] == ["until the gauge stands"]
+    assert document.blocks[-1].content == "3 Close"
+
+
+@pytest.mark.parametrize(("text", "note"), [(72, 470), (180, 72)])
+def test_narrow_notes_in_small_print_beside_the_text_are_read_apart(parse: Parse, text: float, note: float) -> None:
+    sheet = Sheet()
+    sheet.prose(text, 72, 330, PROSE * 3)
+    sheet.lines(note, 95, ["A gauge: see the", "annex, no. 12."], 7)
+    contents = [block.content for block in parse(sheet.page().bytes()).blocks]
+    assert sorted(contents, key=len) == ["A gauge: see the annex, no. 12.", " ".join((PROSE * 3).split())]
+
+
+def test_a_line_of_a_paragraph_that_stands_on_the_next_page_at_the_same_place_is_kept(parse: Parse) -> None:
+    sheet = Sheet()
+    for number in range(1, 4):
+        lines = [f"Line {row} of the text on page {number} goes on" for row in range(60)]
+        lines[57] = "without stopping the line of the works."
+        sheet.lines(72, 72, lines)
+        sheet.page()
+    assert whole(parse(sheet.bytes())).count("without stopping the line of the works.") == 3
+
+
+def test_bold_years_over_numbers_and_what_spans_them_are_the_header_of_a_table_without_rules(parse: Parse) -> None:
+    sheet = Sheet()
+    sheet.text(345, 100, "Year ended in May", font="Times-Bold")
+    rows = [("", "Note", "2024", "2023"), ("Tolls", "3", "12,345", "11,001"), ("Costs", "4", "(8,210)", "(7,999)")]
+    rows += [("Profit", "5", "4,135", "3,002")]
+    for r, row in enumerate(rows):
+        sheet.canvas.setFont("Times-Roman" if r else "Times-Bold", 10)
+        sheet.canvas.drawString(72, HEIGHT - 122 - 14 * r, row[0])
+        for x, cell in zip((320, 390, 450), row[1:], strict=True):
+            sheet.canvas.drawRightString(x, HEIGHT - 122 - 14 * r, cell)
+    table = of(parse(sheet.page().bytes()), BlockType.TABLE)[0]
+    assert table.metadata["rows"] == [["", "", "Year ended in May", "Year ended in May"], *map(list, rows)]
+    assert table.metadata["header_rows"] == 2

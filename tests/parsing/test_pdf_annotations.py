@@ -154,3 +154,13 @@ def test_hidden_fields_and_buttons_are_not_read(parse: Parse) -> None:
         name="hidden", value="never shown", annotationFlags="hidden", x=200, y=HEIGHT - 215, width=200, height=18
     )
     assert "never shown" not in "\n".join(block.content for block in parse(sheet.page().bytes()).blocks)
+
+
+def test_a_link_far_wider_than_its_words_is_theirs(parse: Parse) -> None:
+    sheet = Sheet()
+    sheet.text(72, 100, "Our site")
+    sheet.text(72, 140, "The keeper writes every height into the gauge book of the old bridge.")
+    link(sheet, "https://example.org/", 70, 97, 520, 115)
+    document = parse(sheet.page().bytes())
+    assert having(document, "Our site").metadata["links"] == [{"text": "Our site", "uri": "https://example.org/"}]
+    assert "links" not in having(document, "The keeper").metadata

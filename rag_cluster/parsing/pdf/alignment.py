@@ -112,7 +112,12 @@ def _read(
     header = _header(lines[first:start], columns)
     rows = header + body
     box = union(p.box for row in lines[first:end] for p in row)
-    table = Table(rows, box, max(len(header), 1 if _labels(body) else 0), columns=columns.bounds)
+    heads = len(header)
+    if _labels(body) and not heads:
+        heads = 1
+    elif not body[0][0] and _bold(lines[start]) and end - start > 2 and not _bold(lines[start + 1]):
+        heads += 1  # years over the columns of numbers
+    table = Table(rows, box, heads, columns=columns.bounds)
     table.bold_head = _bold(lines[first])
     table.bold_body = any(_bold(row) for row in lines[max(start, first + 1) : end])
     return table, first, end
@@ -191,11 +196,19 @@ def _header_start(
         if _top(lines[first]) - _bottom(row) > 1.6 * size or sum(p.chars for p in row) > 90:
             break
         inside = ceiling is not None and _top(row) > ceiling - 2
-        over = len(row) >= 2 and all(p.x0 >= left - 2 * size and p.x1 <= right + 2 * size for p in row)
+        over = (len(row) >= 2 or _spans_values(row, columns)) and all(
+            p.x0 >= left - 2 * size and p.x1 <= right + 2 * size for p in row
+        )
         if not inside and (ceiling is not None or not over):
             break
         first -= 1
     return first
+
+
+def _spans_values(row: Row, columns: _Columns) -> bool:
+    """Whether a single bold piece stands over several columns, the labels' not among them."""
+    covered = columns.of(row[0])
+    return len(row) == 1 and _bold(row) and len(covered) > 1 and 0 not in covered
 
 
 def _rule_above(rules: Sequence[Rule], left: float, right: float, y: float) -> float | None:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from rag_cluster.parsing.pdf.lines import Line
 
 if TYPE_CHECKING:
-    from rag_cluster.parsing.pdf.page import PageContent
+    from rag_cluster.parsing.pdf.page import Item, PageContent
 
 ZONE = 0.125
 """Share of the page's height, at the top and at the foot, where headers and footers stand."""
@@ -47,8 +47,27 @@ def remove(pages: Sequence[PageContent]) -> None:
     }
     for page in pages:
         drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated, keys)}
+        drop -= _inside_paragraphs(page, drop)
         if drop and len(drop) < sum(isinstance(item, Line) for item in page.items) + _other(page):
             page.items = [item for item in page.items if id(item) not in drop]
+
+
+def _inside_paragraphs(page: PageContent, running: set[int]) -> set[int]:
+    """Of running lines, those with unique lines of the same kind close above and below: running text repeats itself."""
+    return {
+        id(line)
+        for above, line, below in zip(page.items, page.items[1:], page.items[2:], strict=False)
+        if id(line) in running and _adjoins(above, line, running) and _adjoins(below, line, running)
+    }
+
+
+def _adjoins(other: Item, line: Item, running: set[int]) -> bool:
+    if not isinstance(other, Line) or not isinstance(line, Line) or id(other) in running:
+        return False
+    gap = max(other.box[1], line.box[1]) - min(other.box[3], line.box[3])
+    start = abs(other.box[0] - line.box[0])
+    alike = other.region == line.region and other.font == line.font and abs(other.size - line.size) < 0.2
+    return alike and start < 0.5 * line.size and -0.5 * line.size < gap < 0.5 * line.size
 
 
 def _page_numbering(places: dict[_Key, list[tuple[int, float]]]) -> set[int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from rag_cluster.domain.blocks import BBox
 from rag_cluster.parsing.pdf.lines import Segment, rows, typical_size
@@ -75,7 +76,7 @@ def _clear_gutter(items: list[Item], size: float, known: tuple[float, ...]) -> f
         middle = (left + right) / 2
         if any(left - 1 <= gutter <= right + 1 for gutter in known) and not _rowwise(items, middle):
             return middle
-        if _separates(items, middle, size):
+        if _separates(items, middle, size) or _beside_notes(items, middle, size):
             return middle
     return None
 
@@ -139,6 +140,25 @@ def _separates(items: Sequence[Item], x: float, size: float) -> bool:
     left = [i for i in items if (i.x0 + i.x1) / 2 < x]
     right = [i for i in items if (i.x0 + i.x1) / 2 >= x]
     return (_prose(left, size, 3) and _prose(right, size, 2)) or (_prose(left, size, 2) and _prose(right, size, 3))
+
+
+def _beside_notes(items: Sequence[Item], x: float, size: float) -> bool:
+    """Whether small print stands beside running text: narrow lines in another size, on baselines of their own."""
+    pieces = [i for i in items if isinstance(i, Segment)]
+    left = [p for p in pieces if (p.x0 + p.x1) / 2 < x]
+    right = [p for p in pieces if (p.x0 + p.x1) / 2 >= x]
+    notes, text = (left, right) if len(left) < len(right) else (right, left)
+    if len(notes) < 2 or not _prose(text, size, 5) or median(p.size for p in notes) > 0.9 * size:
+        return False
+    baselines = sorted(p.y1 for p in text)
+    own = sum(not _near(baselines, p.y1, 0.12 * size) for p in notes)
+    return own > 0.6 * len(notes)
+
+
+def _near(values: Sequence[float], value: float, reach: float) -> bool:
+    """Whether one of sorted values lies within reach."""
+    at = bisect_left(values, value - reach)
+    return at < len(values) and values[at] <= value + reach
 
 
 def _prose(items: Sequence[Item], size: float, lines: int) -> bool:

@@ -118,7 +118,9 @@ def join_words(words: Sequence[Word]) -> str:
     parts: list[str] = []
     before: Word | None = None
     for word in words:
-        if before is not None and _blank(before, word):
+        if before is not None and before.hyphen and word.x0 - before.x1 < before.style.size:
+            parts[-1] = parts[-1][:-1]  # a soft hyphen within a line, which some fonts draw
+        elif before is not None and _blank(before, word):
             parts.append(" ")
         parts.append(word.text)
         before = word

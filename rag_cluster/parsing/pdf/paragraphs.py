@@ -17,9 +17,12 @@ NUMBER = re.compile(
     r"^(\(?\d{1,3}[.)](?=\s)|\(?[a-zA-Z][.)](?=\s)|\([a-zA-Z]\)|\(?[ivxIVX]{1,5}[.)](?=\s)"
     r"|[（(][一二三四五六七八九十\d]{1,3}[）)]|[①-⑳]|[一二三四五六七八九十]{1,3}、|\d{1,2}、)\s*"
 )
+_BARE_NUMBER = re.compile(r"\d{1,2}\s")
 BOXES = frozenset("☐☑☒◉◯")
 """Check boxes and radio buttons: each begins a line, and stays in the text, since it says something."""
 _HYPHENATED = re.compile(r"[^\W\d_][-\u2010]$")
+_OWN_HYPHENS = re.compile(r"(?:[^\W\d_][-\u2010][^\W\d_]+|(?:://|www\.|@)\S*)[-\u2010]$")
+"""The end of a word that has hyphens of its own (state-of-, long-term-), or of an address: its hyphen stays."""
 _SMALL_LETTER = re.compile(r"[^\W\d_A-Z]")
 _TIGHT = "/)]-~%,.;:"
 _LEADER_END = re.compile(r"(?:[.·…]\s*){4,}\s*[\divxlc]*$", re.IGNORECASE)
@@ -56,7 +59,12 @@ def join_texts(texts: Iterable[str]) -> str:
             continue
         if parts:
             tail = parts[-1][-2:]
-            if tail[-1] in "-\u2010" and _HYPHENATED.match(tail) and _SMALL_LETTER.match(text):
+            if (
+                tail[-1] in "-\u2010"
+                and _HYPHENATED.match(tail)
+                and _SMALL_LETTER.match(text)
+                and not _OWN_HYPHENS.search(parts[-1][-200:])
+            ):
                 parts[-1] = parts[-1][:-1]
             elif not _joined(tail, text):
                 parts.append(" ")
@@ -178,6 +186,8 @@ def _indented(
     shift = line.box[0] - last.box[0]
     centred = abs((line.box[0] + line.box[2]) - (last.box[0] + last.box[2])) < 0.8 * em
     if par.kind is BlockType.LIST:
+        if line.box[0] < par.first.box[0] - 0.8 * em and _BARE_NUMBER.match(line.text):
+            return True  # left of the item's own marker: the next one of an outer list without dots
         if ended and right - last.box[2] > 0.25 * (right - left):
             return True
         hanging = abs(line.box[0] - par.first.lead) < 1.2 * em or abs(shift) < 0.8 * em

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from rag_cluster.domain.blocks import BBox, SourceLocator
 from rag_cluster.parsing.pdf.assembly import Part
-from rag_cluster.parsing.pdf.geometry import union
+from rag_cluster.parsing.pdf.geometry import overlap, union
 from rag_cluster.parsing.pdf.links import Link
 from rag_cluster.parsing.pdf.page import PlacedTable
 from rag_cluster.parsing.pdf.paragraphs import Paragraph
@@ -38,10 +38,20 @@ def links(parts: Sequence[Part], pages: Mapping[int, Sequence[Link]]) -> dict[in
                 places.setdefault(number, []).append((box, part))
     for number, found in pages.items():
         for link in found:
-            holder = next((part for box, part in places.get(number, ()) if _holds(box, link.box)), None)
+            holder = _holder(places.get(number, ()), link.box)
             if holder is not None:
                 out.setdefault(id(holder), []).append({"text": link.text, "uri": link.uri})
     return out
+
+
+def _holder(places: Sequence[tuple[BBox, Part]], link: BBox) -> Part | None:
+    """The part in which a link's middle lies; else, as a link may be far wider than its words, the one that shares
+    most of its area with it."""
+    middle = next((part for box, part in places if _holds(box, link)), None)
+    if middle is not None:
+        return middle
+    shared = max(places, key=lambda place: overlap(place[0], link), default=None)
+    return shared[1] if shared is not None and overlap(shared[0], link) > 0 else None
 
 
 def _boxes(part: Part) -> Iterator[tuple[int, BBox]]:
