@@ -14,6 +14,7 @@ from rag_cluster.cli import (
     demo,
     documents,
     evaluate,
+    explain,
     fsck,
     ingest,
     keys,
@@ -35,7 +36,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="markdown",
 )
-for module in (demo, stores, ingest, serve, query, parse, evaluate, delete, fsck, reembed):
+for module in (demo, stores, ingest, serve, query, explain, parse, evaluate, delete, fsck, reembed):
     module.register(app)
 app.add_typer(knowledge_bases.app, name="kb")
 app.add_typer(documents.app, name="docs")

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import re
+from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -32,6 +33,11 @@ TopK = Annotated[int | None, typer.Option(min=1, max=100, help="Results.")]
 Filter = Annotated[
     str | None, typer.Option("--filter", help="JSON, e.g. '{\"year\": 2024}'; the language is in docs/filters.md.")
 ]
+Agent = Annotated[str | None, typer.Option(help="Search as this agent: its name or id; with --url its id.")]
+Rewrite = Annotated[bool, typer.Option("--rewrite", help="Search for the question in other words too.")]
+Fallback = Annotated[
+    bool, typer.Option("--keyword-fallback", help="Fill free places with chunks that hold the question's keywords.")
+]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the stages.")]
 
 Response = TypeVar("Response", bound="BaseModel")
@@ -39,14 +45,15 @@ Response = TypeVar("Response", bound="BaseModel")
 _MARK = re.compile(r"\[(?:来源|Source) (\d+)\]\(citation://\1\)")
 
 
-def _post(url: str, path: str, model: type[Response], body: dict[str, Any], key: str | None) -> Response:
+def post(url: str, path: str, model: type[Response], body: dict[str, Any], key: str | None) -> Response:
+    """Ask a running server."""
     from rag_cluster.client.http import connect
 
     with contextlib.closing(connect(url, key)) as api:
         return api.post(path, model, body)
 
 
-def _filters(text: str | None) -> dict[str, Any]:
+def filters_of(text: str | None) -> dict[str, Any]:
     """The value of --filter. InvalidFilterError; what the filter means is checked with the other options."""
     try:
         filters = json.loads(text) if text else {}
@@ -57,20 +64,24 @@ def _filters(text: str | None) -> dict[str, Any]:
     return filters
 
 
-def _local(base: str, options: QueryOptions) -> tuple[Services, str, RetrievalOptions]:
-    """What a query in this process needs: services, the knowledge base's id, options with the settings' defaults."""
+def local_query(base: str, options: QueryOptions) -> tuple[Services, str, RetrievalOptions]:
+    """What a query in this process needs: services, the knowledge base's id, options with the settings' defaults and
+    the agent's id for its name."""
     opened = services()
     settings = opened.settings
     resolved = options.resolve(
         top_k=settings.top_k, candidate_k=settings.candidate_k, score_threshold=settings.score_threshold
     )
-    return opened, opened.catalog.knowledge_base(base).id, resolved
+    base_id = opened.catalog.knowledge_base(base).id
+    if resolved.agent_id is not None:
+        resolved = replace(resolved, agent_id=opened.agents.find_agent(base_id, resolved.agent_id).id)
+    return opened, base_id, resolved
 
 
 def _search(base: str, query: str, options: QueryOptions) -> RetrieveResponse:
     from rag_cluster.serving.schemas import ResultModel, RetrieveResponse, TraceModel
 
-    opened, base_id, resolved = _local(base, options)
+    opened, base_id, resolved = local_query(base, options)
     identity = new_trace_id()
     answerer = opened.answerer(opened.async_embedder)
     run = asyncio.run(answerer.retrieve(LOCAL, base_id, query, resolved, request_id=identity))
@@ -85,7 +96,7 @@ def _search(base: str, query: str, options: QueryOptions) -> RetrieveResponse:
 def _ask(base: str, question: str, options: QueryOptions) -> AnswerResponse:
     from rag_cluster.serving.schemas import AnswerResponse
 
-    opened, base_id, resolved = _local(base, options)
+    opened, base_id, resolved = local_query(base, options)
     identity = new_trace_id()
     answerer = opened.answerer(opened.async_embedder)
     answer = asyncio.run(answerer.answer(LOCAL, base_id, question, resolved, request_id=identity))
@@ -119,6 +130,9 @@ def search(
     mode: Mode = RetrievalMode.HYBRID,
     top_k: TopK = None,
     filters: Filter = None,
+    agent: Agent = None,
+    rewrite: Rewrite = False,
+    keyword_fallback: Fallback = False,
     trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
@@ -130,10 +144,17 @@ def search(
     """
     from rag_cluster.serving.schemas import QueryOptions, RetrieveResponse
 
-    options = QueryOptions(mode=mode, top_k=top_k, filters=_filters(filters))
+    options = QueryOptions(
+        mode=mode,
+        top_k=top_k,
+        agent_id=agent,
+        rewrite=rewrite,
+        keyword_fallback=keyword_fallback,
+        filters=filters_of(filters),
+    )
     if url:
         body = {"knowledge_base": knowledge_base, "query": query, "options": options.model_dump(mode="json")}
-        found = _post(url, "/v1/retrieve", RetrieveResponse, body, api_key)
+        found = post(url, "/v1/retrieve", RetrieveResponse, body, api_key)
     else:
         found = _search(knowledge_base, query, options)
     if as_json:
@@ -164,6 +185,9 @@ def ask(
     mode: Mode = RetrievalMode.HYBRID,
     top_k: TopK = None,
     filters: Filter = None,
+    agent: Agent = None,
+    rewrite: Rewrite = False,
+    keyword_fallback: Fallback = False,
     trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
@@ -175,10 +199,17 @@ def ask(
     """
     from rag_cluster.serving.schemas import AnswerResponse, QueryOptions
 
-    options = QueryOptions(mode=mode, top_k=top_k, filters=_filters(filters))
+    options = QueryOptions(
+        mode=mode,
+        top_k=top_k,
+        agent_id=agent,
+        rewrite=rewrite,
+        keyword_fallback=keyword_fallback,
+        filters=filters_of(filters),
+    )
     if url:
         body = {"knowledge_base": knowledge_base, "question": question, "options": options.model_dump(mode="json")}
-        answer = _post(url, "/v1/answer", AnswerResponse, body, api_key)
+        answer = post(url, "/v1/answer", AnswerResponse, body, api_key)
     else:
         answer = _ask(knowledge_base, question, options)
     if as_json:

@@ -11,7 +11,7 @@ from rag_cluster.domain.documents import SourceKind
 from rag_cluster.domain.retrieval import EvidenceRow, Hit, RetrievalMode, RetrievalOptions
 from rag_cluster.retrieval.access import SecondCheck
 from rag_cluster.retrieval.diversity import without_copies
-from rag_cluster.retrieval.fusion import reciprocal_rank_fusion
+from rag_cluster.retrieval.fusion import RANK_CONSTANT, reciprocal_rank_fusion
 from rag_cluster.retrieval.search import Channel
 
 CORRECTION = "correction"
@@ -65,7 +65,7 @@ def collect(channels: Sequence[Channel], check: SecondCheck, options: RetrievalO
                 candidate.dense = hit.score
             elif not channel.cosine and candidate.sparse is None:
                 candidate.sparse = hit.score
-    fused = reciprocal_rank_fusion([hit.chunk_id for hit in channel.survivors] for channel in channels)
+    fused = _fused(channels, options.candidate_k)
     single = sum(not channel.targeted for channel in channels) == 1
     for chunk_id, candidate in candidates.items():
         candidate.fusion = fused[chunk_id]
@@ -75,6 +75,18 @@ def collect(channels: Sequence[Channel], check: SecondCheck, options: RetrievalO
         candidates.values(),
         key=lambda one: (-one.score, -(one.dense if one.dense is not None else -1.0), one.chunk_id),
     )
+
+
+def _fused(channels: Sequence[Channel], width: int) -> dict[str, float]:
+    """RRF over the general rankings. What a targeted one alone found stands behind these: a second look at a part of
+    the chunks must not count as a second opinion on them."""
+    general = [channel for channel in channels if not channel.targeted]
+    fused = reciprocal_rank_fusion([hit.chunk_id for hit in channel.survivors] for channel in general)
+    for channel in channels:
+        if channel.targeted:
+            for rank, hit in enumerate(channel.survivors, start=1):
+                fused.setdefault(hit.chunk_id, 1.0 / (RANK_CONSTANT + width + rank))
+    return fused
 
 
 def _score(candidate: Candidate, mode: RetrievalMode) -> float:

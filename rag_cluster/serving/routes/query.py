@@ -1,4 +1,4 @@
-"""/v1/retrieve and /v1/answer."""
+"""/v1/retrieve, /v1/explain and /v1/answer."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from rag_cluster.domain.access import Principal
 from rag_cluster.domain.answers import AnswerEvent, AnswerEventKind
 from rag_cluster.domain.documents import KnowledgeBase
 from rag_cluster.domain.retrieval import RetrievalOptions
+from rag_cluster.errors import ForbiddenError
 from rag_cluster.serving import sse
 from rag_cluster.serving.auth import Caller, Services
 from rag_cluster.serving.backend import Backend
@@ -29,6 +30,7 @@ from rag_cluster.serving.schemas import (
     RetrieveResponse,
     TraceModel,
 )
+from rag_cluster.serving.schemas.explain import ExplainRequest, ExplainResponse
 
 router = APIRouter(prefix="/v1", tags=["query"])
 
@@ -62,6 +64,30 @@ async def retrieve(body: RetrieveRequest, caller: Caller, services: Services, id
         trace=TraceModel.of(run.trace),
         request_id=identity,
     )
+
+
+@router.post("/explain")
+async def explain(body: ExplainRequest, caller: Caller, services: Services, identity: RequestId) -> ExplainResponse:
+    """Why a chunk is among the results or not: its rank and score in every stage, and the first that lost it.
+
+    What the caller may not read is not found (404). With `reader` an unrestricted caller explains another's query.
+    """
+    if body.reader is not None and not caller.unrestricted:
+        raise ForbiddenError("Explaining another reader's query needs an unrestricted API key.")
+    deadline = Deadline.after(services.settings.request_timeout)
+    options = _options(body.options, services)
+    base = await _granted(services, caller, body.knowledge_base, deadline)
+    explanation, run = await services.answerer.explain(
+        caller,
+        base.id,
+        body.query,
+        body.target(),
+        options,
+        reader=None if body.reader is None else body.reader.principal(base.id),
+        request_id=identity,
+        deadline=deadline,
+    )
+    return ExplainResponse.of(explanation, run, identity)
 
 
 @router.post(
