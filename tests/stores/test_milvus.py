@@ -261,3 +261,9 @@ def test_an_index_text_is_cut_between_characters(text: str) -> None:
     cut = bounded_text(text)
     assert len(cut.encode()) <= MAX_TEXT_BYTES
     assert text.encode("utf-8", "replace").decode().startswith(cut)
+
+
+async def test_the_analyzers_tokens_are_those_that_bm25_compares(milvus_index: MilvusChunkIndex) -> None:
+    chinese, english = await milvus_index.analyze(["岸桥制动器，间隙！", "The Quay-Crane's gap: 1.2 mm"])
+    assert "制动器" in chinese and "，" not in chinese
+    assert "quay" in english and "crane" in english and "-" not in english
