@@ -29,11 +29,10 @@ from rag_cluster.client.views import (
 )
 from rag_cluster.errors import (
     ConflictError,
-    ExternalServiceError,
-    ForbiddenError,
     InvalidRequestError,
     JobFailedError,
     NotFoundError,
+    RagClusterError,
 )
 from rag_cluster.serving.schemas import (
     DeleteResponse,
@@ -215,7 +214,7 @@ class RagCluster:
         """A run as far as it can be seen from here: following it must not fail where the run does not."""
         try:
             return self._api.get(f"/v1/runs/{http.segment(run_id)}", RunDetail)
-        except (NotFoundError, ForbiddenError, ExternalServiceError):
+        except RagClusterError:  # shows as no progress; the job's or run's own end is what counts
             return None
 
     def submit(

@@ -5,12 +5,14 @@ The routes run on an event loop in a thread of its own, so that calls work where
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Sequence
+import threading
+from collections.abc import Coroutine, Sequence
 from functools import cached_property
+from typing import Any, TypeVar
 
 import httpx
-from anyio.from_thread import BlockingPortal, start_blocking_portal
 
 from rag_cluster.client.http import READ_SECONDS, Api
 from rag_cluster.domain.access import LOCAL
@@ -23,6 +25,7 @@ from rag_cluster.settings import Settings
 from rag_cluster.wiring import ServiceFactory, Services, WritePathFactory, local_services
 
 URL = "http://localhost"
+Result = TypeVar("Result")
 
 
 class Embedded:
@@ -32,11 +35,12 @@ class Embedded:
         self.settings = settings
         with contextlib.ExitStack() as opening:
             self.services = _open_services(settings, opening)
-            portal = opening.enter_context(start_blocking_portal())
-            opening.callback(portal.call, self.services.database.aclose)
+            loop = _Loop()
+            opening.callback(loop.close)
+            opening.callback(lambda: loop.run(self.services.database.aclose()))
             # Whoever can open the stores owns them, as on the command line.
             app = create_api(make_backend(self.services, self.services.async_embedder, caller=LOCAL))
-            transport = _InProcess(httpx.ASGITransport(app, raise_app_exceptions=False), portal)
+            transport = _InProcess(httpx.ASGITransport(app, raise_app_exceptions=False), loop)
             self.api = Api(httpx.Client(transport=transport, base_url=URL, timeout=READ_SECONDS), "the embedded server")
             opening.callback(self.api.close)
             self._closing = opening.pop_all()
@@ -98,21 +102,42 @@ def _stop_ray() -> None:
         ray.shutdown(wait_for_processes=True)
 
 
-class _InProcess(httpx.BaseTransport):
-    """Hands a request to the application on the portal's loop and waits for the whole response."""
+class _Loop:
+    """An event loop in a thread, which does not keep the interpreter from ending when nobody closed the client."""
 
-    def __init__(self, application: httpx.ASGITransport, portal: BlockingPortal) -> None:
-        self._application = application
-        self._portal = portal
+    def __init__(self) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="rag-cluster-client", daemon=True)
+        self._thread.start()
 
-    def handle_request(self, request: httpx.Request) -> httpx.Response:
-        """As httpx asks a transport."""
-        future = self._portal.start_task_soon(self._answer, request)
+    def run(self, work: Coroutine[Any, Any, Result]) -> Result:
+        """The coroutine's result. What an interrupt ends is cancelled: nobody waits for it."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
         except BaseException:
-            future.cancel()  # an interrupted cell: the search that nobody waits for ends
+            future.cancel()
             raise
+
+    def close(self) -> None:
+        """End the loop and its threads."""
+        self.run(self._loop.shutdown_asyncgens())
+        self.run(self._loop.shutdown_default_executor())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+class _InProcess(httpx.BaseTransport):
+    """Hands a request to the application on the loop and waits for the whole response."""
+
+    def __init__(self, application: httpx.ASGITransport, loop: _Loop) -> None:
+        self._application = application
+        self._loop = loop
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        """As httpx asks a transport."""
+        return self._loop.run(self._answer(request))
 
     async def _answer(self, request: httpx.Request) -> httpx.Response:
         response = await self._application.handle_async_request(request)

@@ -39,6 +39,8 @@ def refuse_secrets(
 
     The message names the place, never the value.
     """
+    if list(arguments[:1]) == ["keys"]:
+        raise InvalidRequestError("A new API key would stand in the job's log: run `rag-cluster keys` in a terminal.")
     for place, value in _texts(arguments, runtime_env, metadata):
         if _IN_URL.search(value) or _SIGNED.search(value):
             raise _refusal(place, "is a URL with credentials")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -42,6 +45,16 @@ def test_a_client_stops_the_servers_and_the_ray_that_it_started_and_no_others(ho
         assert rag.run(report.run_id).outcomes == report.outcomes
         assert rag.runs().to_pandas()["status"].tolist() == ["SUCCEEDED"]
     assert servers.running() == frozenset() and ray.is_initialized() == had_ray
+
+
+def test_a_program_that_forgets_to_close_ends_nevertheless_and_its_servers_go_on(home: Path) -> None:
+    program = f"from rag_cluster.client import RagCluster; print(RagCluster(data_dir={str(home)!r}).runs())"
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAG_", "RAY_"))}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment | {"RAG_EMBEDDER": "hash:64"}, capture_output=True, timeout=120
+    )
+    assert (done.returncode, done.stdout) == (0, b"0 runs\n"), done.stderr
+    assert "postgres" in EmbeddedStores(home).running()
 
 
 @pytest.mark.usefixtures("ray_cluster")

@@ -112,6 +112,11 @@ def test_what_would_show_a_secret_on_the_dashboard_is_refused_without_repeating_
     assert not dashboard.entrypoints
 
 
+def test_a_command_that_prints_a_new_key_is_no_job(cluster: Cluster) -> None:
+    with pytest.raises(InvalidRequestError, match="log"):
+        cluster.submit(["keys", "create", "reader"])
+
+
 def test_what_is_no_secret_passes() -> None:
     refuse_secrets(
         ["ingest", "s3://bucket/prefix", "https://host/a?page=2", "--acl=a:b@c", "--knowledge-base=token economy"],
