@@ -75,3 +75,28 @@ def test_sources_are_made_ranked_and_switched_off(harbour: CommandLine) -> None:
     assert [row[0] for row in listed] == ["bulk", "fixes"]
     refused = harbour("sources", "update", "bulk", "-k", "port of agents", "--chunking", "nonsense", "--json")
     assert refused.json["error"]["type"] == "invalid_setting"
+
+
+def test_search_and_explain_as_an_agent_by_its_name(harbour: CommandLine) -> None:
+    base = ("-k", "port of agents")
+    found = harbour("search", QUESTION, *base, "--agent", "desk", "--keyword-fallback", "--json").json
+    assert found["results"]
+    assert harbour("agents", "unmount", "desk", "bulk", *base).code == 0
+    assert harbour("search", QUESTION, *base, "--agent", "desk", "--json").json["results"] == []
+    told = harbour("explain", QUESTION, *base, "--text", "gap is 1.2 mm", "--agent", "desk", "--json").json
+    assert told["lost_at"] == "source"
+    assert harbour("search", QUESTION, *base, "--agent", "nobody", "--json").json["error"]["type"] == "not_found"
+
+
+def test_explain_shows_the_way_of_a_chunk(harbour: CommandLine) -> None:
+    base = ("-k", "port of agents")
+    shown = harbour("explain", QUESTION, *base, "--text", "gap is 1.2 mm")
+    assert shown.code == 0, shown.stderr
+    assert "shown as result 1" in shown.stdout and "manual.md" in shown.stdout
+    assert any(line.startswith("dense\tpassed\t1\t") for line in shown.stdout.splitlines())
+    told = harbour(
+        "explain", QUESTION, *base, "--text", "gap is 1.2 mm", "--as-reader", "--security-level", "1", "--json"
+    )
+    assert told.json["lost_at"] == ""
+    assert harbour("explain", QUESTION, *base, "--text", "no such words", "--json").json["error"]["type"] == "not_found"
+    assert harbour("explain", QUESTION, *base, "--json").json["error"]["type"] == "invalid_request"
