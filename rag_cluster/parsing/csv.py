@@ -27,7 +27,7 @@ class CsvParser:
     """Delimited text. Rows are filled to the longest one's width; a long file makes several blocks with its header."""
 
     name = "csv"
-    version = "2"
+    version = "3"
     extensions = frozenset({".csv", ".tsv", ".tab"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:

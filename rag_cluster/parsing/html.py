@@ -30,7 +30,7 @@ class HtmlParser:
     """HTML by libxml2, as forgiving as a browser."""
 
     name = "html"
-    version = "3"
+    version = "4"
     extensions = frozenset({".html", ".htm", ".xhtml"})
 
     def __init__(

@@ -44,6 +44,8 @@ class _Frame:
     level: int = 0
     marker: str = ""
     glue: str = "\n"
+    note: str = ""
+    """The mark of a footnote."""
     parts: list[str] = field(default_factory=list)
     lines: tuple[int, int] | None = None
 
@@ -131,7 +133,7 @@ class HtmlWalker:
             self._inline.append("”")
         elif tag in ("rt", "rp"):
             return
-        elif tag == "sup" and len(element) == 0 and (text := (element.text or "").strip()):
+        elif tag == "sup" and (text := "".join(element.itertext()).strip()) and (not len(element) or text.isdigit()):
             self._inline.append(superscript(text))
         else:
             self._children(element)
@@ -182,7 +184,8 @@ class HtmlWalker:
                 marker = f"{number}." if element.tag == "ol" else "-"
                 number += 1
                 self._lines = _lines_of(child) or self._lines
-                self._framed(_Frame(BlockType.LIST, self._list_level, marker), child)
+                note = marker[:-1] if "footnote-item" in child.get("class", "").split() else ""
+                self._framed(_Frame(BlockType.LIST, self._list_level, marker, note=note), child)
             else:
                 self._element(child)
         self._list_level -= 1
@@ -284,12 +287,16 @@ class HtmlWalker:
 
     def _close(self, frame: _Frame) -> None:
         if frame.parts:
+            kind, text = frame.kind, frame.glue.join(frame.parts)
             metadata: dict[str, Any] = {}
-            if frame.kind is BlockType.LIST:
+            if frame.note:
+                kind, text = BlockType.TEXT, f"[^{frame.note}]: {text}" if frame.marker else text
+                metadata = {"footnote": frame.note}
+            elif kind is BlockType.LIST:
                 metadata = {"level": frame.level, "marker": frame.marker}
-            elif frame.kind is BlockType.QUOTE and frame.level:
+            elif kind is BlockType.QUOTE and frame.level:
                 metadata = {"level": frame.level}
-            self._builder.add(frame.kind, frame.glue.join(frame.parts), _locator(frame.lines), metadata)
+            self._builder.add(kind, text, _locator(frame.lines), metadata)
             # What follows in the same item is its continuation.
             frame.marker = ""
         frame.parts.clear()

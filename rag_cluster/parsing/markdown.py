@@ -23,7 +23,7 @@ class MarkdownParser:
     """Blocks with heading paths and line numbers; HTML inside becomes text like the rest."""
 
     name = "markdown"
-    version = "2"
+    version = "3"
     extensions = frozenset({".md", ".markdown"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:
@@ -52,7 +52,7 @@ def _markdown() -> Any:
     markdown = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
     markdown.use(front_matter_plugin).use(footnote_plugin)
     # A note that is referred to again has the same number, not "1:1".
-    markdown.add_render_rule("footnote_caption", lambda self, tokens, index, *_: f"[{tokens[index].meta['id'] + 1}]")
+    markdown.add_render_rule("footnote_caption", lambda self, tokens, index, *_: f"[^{tokens[index].meta['id'] + 1}]")
     return markdown
 
 

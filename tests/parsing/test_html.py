@@ -280,3 +280,10 @@ def test_a_small_picture_without_words_is_a_decoration(parse: Parse) -> None:
     uri = "data:image/png;base64," + base64.b64encode(encoded.getvalue()).decode()
     document = parse("a.html", f"<p>x</p><img src='{uri}'>")
     assert shape(document) == [("text", "x")] and document.assets == ()
+
+
+def test_a_linked_mark_of_a_note_is_no_digit_of_the_word_before_it(parse: Parse) -> None:
+    page = (
+        '<p>Built in 1997<sup><a href="#fn-1">12</a></sup> of 10<sup>3</sup> stones.<sup><a href="#c">[3]</a></sup></p>'
+    )
+    assert parse("a.html", page).blocks[0].content == "Built in 1997¹² of 10³ stones.[3]"

@@ -60,7 +60,7 @@ def test_a_guide_becomes_blocks_with_levels_and_lines(parse: Parse) -> None:
     seen = [(b.type.value, b.content, b.locator.line_start, b.locator.line_end) for b in document.blocks]
     assert seen == [
         ("heading", "部署指南", 6, 7),
-        ("text", "本系统支持单机与集群两种方式[1]，见 文档。", 9, 9),
+        ("text", "本系统支持单机与集群两种方式[^1]，见 文档。", 9, 9),
         ("quote", "升级前务必备份数据。", 11, 11),
         ("quote", "嵌套引用 x。", 13, 13),
         ("heading", "安装步骤", 15, 15),
@@ -74,7 +74,7 @@ def test_a_guide_becomes_blocks_with_levels_and_lines(parse: Parse) -> None:
         ("text", "高级选项", 34, 34),
         ("text", "折叠内容也应保留。", 36, 36),
         ("code", "# indented code", 42, 42),
-        ("list", "集群方式至少需要三个节点。", 44, 44),
+        ("text", "[^1]: 集群方式至少需要三个节点。", 44, 44),
     ]
     assert document.metadata["title"] == "部署指南" and document.metadata["tags"] == ["内部", "草稿"]
     assert document.blocks[-1].locator.heading_path == ("部署指南", "安装步骤")
@@ -158,11 +158,12 @@ def test_footnotes_stand_with_their_mark(parse: Parse) -> None:
     note = "[^a]: The note\n    goes on.\n\n    Second paragraph.\n\n"
     text = f"First[^a] and again[^a], inline^[right here].\n\n{note}Text.\n"
     assert shape(parse("a.md", text)) == [
-        ("text", "First[1] and again[1], inline[2]."),
+        ("text", "First[^1] and again[^1], inline[^2]."),
         ("text", "Text."),
-        ("list", "The note goes on.\nSecond paragraph."),
-        ("list", "right here"),
+        ("text", "[^1]: The note goes on.\nSecond paragraph."),
+        ("text", "[^2]: right here"),
     ]
+    assert [block.metadata.get("footnote") for block in parse("a.md", text).blocks] == [None, None, "1", "2"]
 
 
 def test_reference_links_images_and_definitions(parse: Parse) -> None:

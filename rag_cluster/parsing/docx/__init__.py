@@ -21,7 +21,7 @@ class DocxParser:
     """
 
     name = "docx"
-    version = "3"
+    version = "4"
     extensions = frozenset({".docx", ".docm", ".dotx", ".dotm"})
 
     def __init__(

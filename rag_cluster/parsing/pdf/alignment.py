@@ -21,7 +21,8 @@ Row = list[Segment]
 SHORT = 26
 """Characters of a cell that is not the row's label."""
 _NUMERIC = re.compile(
-    r"^[^\w]*[-–—−+±<>≤≥~*$€£¥(]*\d[\d.,\s%()*†‡§/:–−-]*[a-z%*]{0,3}$|^[-–—*.xX()]{1,5}$|^(?:n/?a|\([A-Z]\))$", re.I
+    r"^[^\w]*[-–—−+±<>≤≥~*$€£¥(]*\d[\d.,\s%()*†‡§/:–−-]*[a-z%*]{0,3}$|^[-–—*.xX()]{1,5}$|^(?:n/?a|\([A-Z]\))$",
+    re.I,
 )
 _LEADERS = re.compile(r"(?:\s*[.·…]\s*){3,}$")
 
