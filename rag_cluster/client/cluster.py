@@ -325,14 +325,15 @@ class RagCluster:
     def explain(
         self,
         query: str,
-        document_id: str,
+        document_id: str | None = None,
         *,
         chunk_id: str | None = None,
+        text: str | None = None,
         knowledge_base: str | None = None,
         **options: Unpack[queries.Options],
     ) -> ExplainView:
-        """Where dense, BM25 and both fused put a document or one of its chunks for a query."""
-        return queries.explain(self._api, self._base(knowledge_base), query, document_id, chunk_id, options)
+        """Where every stage of a query left a document's best chunk, a chunk, or the chunk that holds a text."""
+        return queries.explain(self._api, self._base(knowledge_base), query, document_id, chunk_id, text, options)
 
     def parse(self, file: str | Path, *, ocr: str | None = None) -> ParsedView:
         """What the parser sees in a file of this machine; needs no store. ocr: auto, off or force."""

@@ -7,11 +7,11 @@ from typing import Any, Literal, TypedDict
 
 from pydantic import ValidationError
 
-from rag_cluster.client.http import Api, segment
-from rag_cluster.client.views import AnswerView, ExplainView, SearchView, Standing
-from rag_cluster.domain.retrieval import MAX_CANDIDATES
+from rag_cluster.client.http import Api
+from rag_cluster.client.views import AnswerView, ExplainView, SearchView
 from rag_cluster.errors import InvalidRequestError
-from rag_cluster.serving.schemas import AnswerRequest, DocumentResponse, QueryOptions, ResultModel, RetrieveRequest
+from rag_cluster.serving.schemas import AnswerRequest, QueryOptions, RetrieveRequest
+from rag_cluster.serving.schemas.explain import ExplainRequest
 
 
 class Options(TypedDict, total=False):
@@ -48,45 +48,33 @@ def ask(api: Api, knowledge_base: str, question: str, session_id: str | None, op
 
 
 def explain(
-    api: Api, knowledge_base: str, query: str, document_id: str, chunk_id: str | None, options: Options
+    api: Api,
+    knowledge_base: str,
+    query: str,
+    document_id: str | None,
+    chunk_id: str | None,
+    text: str | None,
+    options: Options,
 ) -> ExplainView:
-    """The rank of a document (its best chunk) or chunk in each channel, among the first 100 chunks of it."""
-    document = api.get(f"/v1/documents/{segment(document_id)}", DocumentResponse)
-    standings = []
-    for mode in ("dense", "sparse", "hybrid"):
-        alone: Options = {
-            **options,
-            "mode": mode,
-            "top_k": MAX_CANDIDATES,
-            "candidate_k": MAX_CANDIDATES,
-            "rerank": False,
-            "expand_parents": False,
-        }
-        found = search(api, knowledge_base, query, alone)
-        standings.append(_standing(mode, found, document_id, chunk_id))
-    version = document.published_version
-    state = f"version {version} is published" if version else f"nothing is published yet, it is {document.status}"
-    target = f"{document.filename}, chunk {chunk_id}" if chunk_id else document.filename
-    return ExplainView(query, target, standings, state)
-
-
-def _standing(mode: str, found: SearchView, document_id: str, chunk_id: str | None) -> Standing:
-    def meant(result: ResultModel) -> bool:
-        if chunk_id is not None:
-            return chunk_id in (result.chunk_id, *result.context_chunk_ids)
-        return result.document_id == document_id
-
-    for rank, result in enumerate(found.results, start=1):
-        if meant(result):
-            return Standing(mode, rank, result.score, len(found), result.chunk_id, result.matched_content)
-    return Standing(mode, None, None, len(found), chunk_id, "")
+    """POST /v1/explain."""
+    body = _checked(
+        lambda: ExplainRequest(
+            knowledge_base=knowledge_base,
+            query=query,
+            document_id=document_id,
+            chunk_id=chunk_id,
+            text=text,
+            options=_options(options),
+        )
+    )
+    return api.post("/v1/explain", ExplainView, body)
 
 
 def _options(options: Options) -> QueryOptions:
     return QueryOptions.model_validate(dict(options))
 
 
-def _checked(make: Callable[[], RetrieveRequest | AnswerRequest]) -> dict[str, Any]:
+def _checked(make: Callable[[], RetrieveRequest | AnswerRequest | ExplainRequest]) -> dict[str, Any]:
     """The request's JSON; what cannot be right is not sent."""
     try:
         return make().model_dump(mode="json")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from rag_cluster.client import html
@@ -21,6 +20,7 @@ from rag_cluster.serving.schemas import (
     RetrieveResponse,
     RunPage,
 )
+from rag_cluster.serving.schemas.explain import ExplainResponse
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -235,38 +235,21 @@ class SearchView(Tabular, RetrieveResponse):
         return [f"degraded: {reason}" for reason in self.trace.degradations]
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """Where one channel puts a document or chunk."""
+class ExplainView(Tabular, ExplainResponse):
+    """Where every stage of a query left one chunk; its rows are the stages."""
 
-    channel: str
-    """dense, sparse, or hybrid (both, fused)."""
-    rank: int | None
-    """1-based, among the channel's chunks. None: not among the first `of`."""
-    score: float | None
-    of: int
-    """Chunks that the channel found, 100 at most."""
-    chunk_id: str | None
-    text: str
-
-
-class ExplainView(Tabular):
-    """How well each channel finds one document or chunk for a query."""
-
-    columns: ClassVar[tuple[str, ...]] = ("channel", "rank", "of", "score", "text", "chunk_id")
-
-    def __init__(self, query: str, target: str, standings: Sequence[Standing], note: str) -> None:
-        self.query = query
-        self.target = target
-        self.standings = tuple(standings)
-        self.note = note
+    columns: ClassVar[tuple[str, ...]] = ("stage", "outcome", "rank", "score", "detail")
 
     def rows(self) -> list[Row]:
-        """One a channel."""
-        return [{name: getattr(standing, name) for name in self.columns} for standing in self.standings]
+        """One a stage, in their order."""
+        return [standing.model_dump(mode="json") for standing in self.standings]
 
     def _headline(self) -> str:
-        return f"{self.target} for {self.query!r}: {self.note}"
+        end = f"lost at {self.lost_at}" if self.lost_at else f"shown as result {self.result}"
+        return f"{self.filename} for {self.query!r}: {end}"
+
+    def __repr__(self) -> str:
+        return str(self)
 
 
 class DocumentsView(Tabular, DocumentPage):

@@ -33,8 +33,9 @@ def test_texts_are_added_found_answered_explained_and_deleted(client: RagCluster
     assert "1.2" in answer.text and answer.to_pandas().loc[0, "filename"] == "岸桥.md"
     assert len(client.ask_all(["What is the crane wind limit?", "岸桥制动器间隙？"]).to_pandas()) == 2
 
-    explained = client.explain("crane wind limit", added.document_ids[0]).to_pandas().set_index("channel")
-    assert list(explained.index) == ["dense", "sparse", "hybrid"] and explained.loc["sparse", "rank"] == 1
+    explained = client.explain("crane wind limit", added.document_ids[0])
+    assert explained.lost_at == "" and "crane.txt" in str(explained)
+    assert explained.to_pandas().set_index("stage").loc["sparse", "rank"] == 1
 
     assert client.documents(status="READY").to_pandas()["status"].tolist() == ["READY"] * 2
     assert not client.delete(client.documents()).pending
