@@ -57,6 +57,7 @@ class Settings(BaseSettings):
     retries: int = Field(3, ge=0, le=10)
     retry_min_wait: float = Field(1.0, gt=0)
     retry_max_wait: float = Field(10.0, gt=0)
+    store_outage: float = Field(300.0, ge=0, description="Ingestion waits so long for a store that does not answer.")
 
     # Parsing.
     parsers: dict[str, str] = Field(default_factory=dict, description='extension -> module:Class, e.g. {".eml": "..."}')

@@ -49,6 +49,9 @@ def ingest(
     sample: Annotated[
         int, typer.Option(min=0, help="Forecast hours, failures and size from this many documents; change nothing.")
     ] = 0,
+    time_limit: Annotated[
+        float, typer.Option(min=0, help="Stop after so many seconds; the next run goes on. 0: no limit.")
+    ] = 0.0,
     ocr: Ocr = None,
     address: Annotated[
         str | None, typer.Option(help="http://HEAD:8265 submits a job; auto or host:port joins that Ray.")
@@ -87,6 +90,7 @@ def ingest(
         manifests=tuple(manifest or ()),
         patterns=Patterns(tuple(include or ()), tuple(exclude or ())),
         sync=sync,
+        time_limit=time_limit,
         progress=not as_json,
     )
     inputs = inputs or []

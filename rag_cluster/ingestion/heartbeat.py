@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from types import FrameType, TracebackType
 from typing import Self
 
-from rag_cluster.errors import ExternalServiceError, StoreUnavailableError
+from rag_cluster.errors import ExternalServiceError
 
 log = logging.getLogger("rag_cluster.ingestion")
 
@@ -21,16 +21,24 @@ def _never() -> bool:
 
 
 class Heartbeat:
-    """A thread that calls `extend` three times a lease. `check` raises once a whole lease passed without success.
+    """A thread that calls `extend` three times a lease. After a whole lease without success `check` insists.
+
+    extend: one attempt. insist: the same with retries, for as long as an outage is waited for.
 
     cancelled: asked at every beat; once it is true the work is interrupted as by Ctrl-C, in the main thread at once,
     elsewhere at the next `check`.
     """
 
     def __init__(
-        self, extend: Callable[[], object], lease_seconds: float, cancelled: Callable[[], bool] = _never
+        self,
+        extend: Callable[[], object],
+        lease_seconds: float,
+        cancelled: Callable[[], bool] = _never,
+        *,
+        insist: Callable[[], object] | None = None,
     ) -> None:
         self._extend = extend
+        self._insist = insist or extend
         self._is_cancelled = cancelled
         self.cancelled = False
         self._lease = lease_seconds
@@ -50,13 +58,15 @@ class Heartbeat:
         self._thread.join(timeout=self._lease)
 
     def check(self) -> None:
-        """StoreUnavailableError when the claims have lapsed because the ledger did not answer; KeyboardInterrupt when
-        the work was cancelled."""
+        """KeyboardInterrupt when the work was cancelled. StoreUnavailableError when the claims have lapsed because the
+        ledger did not answer, and does not answer now. Who took over meanwhile is safe: tokens shut us out."""
         if self.cancelled:
             raise KeyboardInterrupt
         silent = time.monotonic() - self._alive_at
         if silent > self._lease:
-            raise StoreUnavailableError(f"the ledger did not answer for {silent:.0f} s; claims have lapsed")
+            log.warning("the ledger did not answer for %.0f s", silent)
+            self._insist()
+            self._alive_at = time.monotonic()
 
     def _beat(self) -> None:
         while not self._stop.wait(self._lease / 3):

@@ -93,7 +93,7 @@ def run_ingestion(
     strategy = options.chunking_strategy or source.default_chunking_strategy
     write_path.chunker(strategy)  # an unknown strategy ends the run before it begins
     write_path.retry.call(lambda: steps.require_active(write_path))  # and so does another index's embedder
-    context = RunContext(run_id, base.id, source.id, strategy)
+    context = RunContext(run_id, base.id, source.id, strategy, write_path.retry)
 
     def stage(worker: type[_Prepare], pools: Pools) -> Stream:
         def stream(wave: Sequence[PlannedFile]) -> Iterator[Row]:
@@ -113,7 +113,7 @@ def run_ingestion(
             run.execute(inputs)
         status = RunStatus.SUCCEEDED
     except KeyboardInterrupt:
-        how = "cancelled by request" if run.cancelled else "interrupted"
+        how = run.cancelled or "interrupted"
         status, message = RunStatus.CANCELLED, f"{how}; the next run goes on from here"
         if not run.cancelled:
             raise
@@ -234,7 +234,7 @@ class _Worker:
         self._context = context
         self._error: Exception | None = None
         try:
-            self._write_path = factory()
+            self._write_path = context.retry.call(factory)
             self._start()
         except Exception as error:  # raised by the first batch
             self._error = error
@@ -296,7 +296,8 @@ class _Recognize(_Prepare):
 
     def _prepare(self, work: steps.Work) -> steps.Prepared:
         # Recognition beside the text cannot be interrupted from the driver: it ends here.
-        if self._write_path.ledger.run(self._context.run_id).status is not RunStatus.RUNNING:
+        run = self._write_path.retry.call(lambda: self._write_path.ledger.run(self._context.run_id))
+        if run.status is not RunStatus.RUNNING:
             return Receipt(work.file.uri, work.document_id, "busy", stage="claim", message="the run is over")
         return steps.prepare(self._write_path, work, owner=self._context.run_id, recognize=True)
 

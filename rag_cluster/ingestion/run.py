@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import logging
+import math
 import tempfile
 import threading
 import time
@@ -19,7 +20,7 @@ from typing import Any
 
 from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, RunStatus
-from rag_cluster.errors import ExternalServiceError
+from rag_cluster.errors import ExternalServiceError, StoreUnavailableError
 from rag_cluster.ingestion.heartbeat import Heartbeat
 from rag_cluster.ingestion.listing import EXCLUDED, Patterns
 from rag_cluster.ingestion.manifest import ManifestWriter, read_manifest
@@ -29,7 +30,7 @@ from rag_cluster.ingestion.recognition import Recognition
 from rag_cluster.ingestion.report import Tally, unsupported_line
 from rag_cluster.ingestion.rows import AwaitingRecognition, PartDone, PreparedPart, Row
 from rag_cluster.ingestion.sync import Sync
-from rag_cluster.ingestion.write_path import WritePath
+from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
 
 log = logging.getLogger("rag_cluster.ingestion")
 
@@ -39,6 +40,8 @@ LOST_LEASES = 3.0
 """A run without a heartbeat for so many leases has lost its driver."""
 BUSY_LEASES = 1.5
 """Wait this many leases for another owner's claims to lapse before its documents are reported busy."""
+OUTAGE_FAILURES = 20
+"""Documents that fail one after the other by an outage end the run."""
 KEPT_RECEIPTS = 200
 """Failed, skipped and busy receipts held back for one write."""
 
@@ -62,6 +65,8 @@ class IngestionOptions:
     patterns: Patterns = Patterns()
     sync: bool = False
     """Delete the source's documents that the inputs cover and no longer hold."""
+    time_limit: float = 0.0
+    """Seconds after which the run ends as if it were cancelled: what is done stays, the next run goes on. 0: none."""
     progress: bool = True
     """Show a bar on a terminal."""
 
@@ -96,6 +101,7 @@ class IngestionOptions:
             "include": list(self.patterns.include),
             "exclude": list(self.patterns.exclude),
             "sync": self.sync,
+            "time_limit": self.time_limit,
         }
 
 
@@ -108,6 +114,8 @@ class RunContext:
     knowledge_base_id: str
     source_id: str
     strategy: str | None
+    retry: RetryPolicy = RetryPolicy()
+    """How an actor that starts during an outage meets it."""
 
 
 Stream = Callable[[Sequence[PlannedFile]], Iterator[Row]]
@@ -145,21 +153,33 @@ class Run:
         self._heartbeat = Heartbeat(
             lambda: write_path.ledger.extend(context.run_id, lease),
             lease,
-            lambda: write_path.ledger.cancel_requested(context.run_id),
+            lambda: write_path.ledger.cancel_requested(context.run_id) or self._out_of_time(),
+            insist=lambda: write_path.retry.call(lambda: write_path.ledger.extend(context.run_id, lease)),
         )
+        self._ends_at = time.monotonic() + options.time_limit if options.time_limit else math.inf
+        self._store_failures = 0
+        """Documents that failed by an outage, one after the other."""
 
     @property
-    def cancelled(self) -> bool:
-        """Whether somebody asked, from any machine, for the run's end."""
-        return self._heartbeat.cancelled
+    def cancelled(self) -> str | None:
+        """Why the run is to end: somebody asked for it, from any machine, or its time is over."""
+        if not self._heartbeat.cancelled:
+            return None
+        return f"its {self._options.time_limit:g} s are over" if self._out_of_time() else "cancelled by request"
+
+    def _out_of_time(self) -> bool:
+        return time.monotonic() > self._ends_at
 
     def execute(self, inputs: Sequence[str]) -> None:
         """Plan, then process what there is to do. What the outbox owes is carried out before and after."""
         with self._heartbeat:
             self._end_lost_runs()
-            self._write_path.drain()
+            self._drain()
             self._bring_up_to_date(inputs)
-            self._write_path.drain()
+            self._drain()
+
+    def _drain(self) -> None:
+        self._write_path.retry.call(self._write_path.drain)
 
     def _bring_up_to_date(self, inputs: Sequence[str]) -> None:
         directory_ = tempfile.TemporaryDirectory(prefix="rag-cluster-run-")
@@ -260,9 +280,18 @@ class Run:
                     again.append(item)
                 else:
                     self._settle(row)
+                    self._watch_stores(row)
             self._heartbeat.check()
             self._progress.update(self._counts(), self._total)
             return again
+
+    def _watch_stores(self, receipt: Receipt) -> None:
+        """What outlasts the waiting is no document's fault: the run ends before it has failed them all."""
+        failed = receipt.outcome == "failed" and receipt.error_type == StoreUnavailableError.type
+        self._store_failures = self._store_failures + 1 if failed else 0
+        if self._store_failures >= OUTAGE_FAILURES:
+            many = f"{OUTAGE_FAILURES} documents in a row failed by an outage"
+            raise StoreUnavailableError(f"{many}; run again when it is over: {receipt.message}")
 
     def _counts(self) -> dict[str, int]:
         return self.tally.counts() | self._recognition.counts()
@@ -298,11 +327,11 @@ class Run:
 
     def close(self, status: RunStatus, message: str | None) -> None:
         """Give every claim back and write the run's end."""
-        ledger, run_id = self._write_path.ledger, self._context.run_id
+        ledger, run_id, retry = self._write_path.ledger, self._context.run_id, self._write_path.retry
         try:
             self._store_receipts()
-            ledger.release(run_id)
-            ledger.finish_run(run_id, status, self._counts(), message)
+            retry.call(lambda: ledger.release(run_id))
+            retry.call(lambda: ledger.finish_run(run_id, status, self._counts(), message))
         except ExternalServiceError as error:
             # The claims lapse with their lease; the error that ended the run matters more than this one.
             log.warning("the run's end was not written: %s", error.message)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Protocol, TypeVar
 
-from tenacity import Retrying, before_sleep_log, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import RetryCallState, Retrying, before_sleep_log, retry_if_exception_type, wait_exponential
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
@@ -29,7 +29,7 @@ from rag_cluster.domain.ports import (
     Tokenizer,
     VisionDescriber,
 )
-from rag_cluster.errors import ExternalServiceError
+from rag_cluster.errors import ExternalServiceError, StoreUnavailableError
 from rag_cluster.telemetry import NullMetrics
 
 T = TypeVar("T")
@@ -68,6 +68,13 @@ class Parser(Protocol):
         ...
 
 
+@dataclass(slots=True)
+class Patience:
+    """Whether an outage was waited for in vain, in this process: then nobody waits as long again until it is over."""
+
+    spent: bool = False
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
     """Bounded exponential backoff for outages of stores, models and sources."""
@@ -75,17 +82,32 @@ class RetryPolicy:
     retries: int = 3
     min_wait: float = 1.0
     max_wait: float = 10.0
+    outage_seconds: float = 0.0
+    """A store that does not answer is waited for so long, however many retries that takes: everything needs it, so
+    that going on with the next document would only fail that too."""
+    patience: Patience = field(default_factory=Patience, compare=False)
 
     def call(self, function: Callable[[], T]) -> T:
         """The function's result. An ExternalServiceError is retried; the last one is raised as it is."""
         attempts = Retrying(
             retry=retry_if_exception_type(ExternalServiceError),
-            stop=stop_after_attempt(self.retries + 1),
+            stop=self._enough,
             wait=wait_exponential(multiplier=self.min_wait, max=self.max_wait),
             before_sleep=before_sleep_log(log, logging.WARNING),
             reraise=True,
         )
-        return attempts(function)
+        result = attempts(function)
+        self.patience.spent = False
+        return result
+
+    def _enough(self, state: RetryCallState) -> bool:
+        if state.attempt_number <= self.retries:
+            return False
+        error = state.outcome.exception() if state.outcome else None
+        if not isinstance(error, StoreUnavailableError) or self.patience.spent:
+            return True
+        self.patience.spent = (state.seconds_since_start or 0.0) >= self.outage_seconds
+        return self.patience.spent
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from tests.resilience.updates import Truth, Writer, violations
 
 FULL = os.environ.get("RAG_FULL_COUNTS") == "1"
 DOCUMENTS = 300 if FULL else 20
-CHANGES = 4
+CHANGES = 2 if FULL else 4
 """Of each document, on average."""
 WRITERS, READERS = 2, 3
 
