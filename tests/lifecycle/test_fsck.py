@@ -479,7 +479,7 @@ def test_what_is_owed_is_no_damage(world: World) -> None:
     world.path.catalog.update_document(document_id, metadata={"place": "quay"})
     report = fsck(world.path, world.inventory, FsckOptions())
     assert report.clean and report.scanned["owed"] == 1
-    assert world.fsck(repair=True).clean
+    assert fsck(world.path, world.inventory, FsckOptions(repair=True)).clean
 
 
 def test_a_young_object_may_belong_to_an_upload_under_way(world: World) -> None:
