@@ -112,7 +112,7 @@ def rgb(picture: Image.Image) -> Image.Image:
     import numpy as np
     from PIL import Image, ImageStat
 
-    if picture.mode in ("RGBA", "LA", "PA", "La", "RGBa") or "transparency" in picture.info:
+    if picture.has_transparency_data:
         rgba = picture.convert("RGBA")
         ink = rgba.getchannel("A").point(lambda value: 255 if value > 128 else 0)
         light = ink.getbbox() is not None and ImageStat.Stat(rgba.convert("L"), ink).mean[0] > 170
@@ -130,13 +130,13 @@ def rgb(picture: Image.Image) -> Image.Image:
 
 def _turn_back(paragraph: OcrParagraph, page: PageLines, width: int, height: int) -> OcrParagraph:
     """Boxes of the page as it was read -> boxes of the image as given (width x height)."""
-    if not page.frame:
+    if not page.way:
         return paragraph
     return replace(
         paragraph,
-        rotation=max(page.way.value, 0),
-        bbox=_box_back(paragraph.bbox, page.frame, width, height),
-        lines=tuple(replace(ln, bbox=_box_back(ln.bbox, page.frame, width, height)) for ln in paragraph.lines),
+        rotation=int(page.way),
+        bbox=_box_back(paragraph.bbox, page.way, width, height),
+        lines=tuple(replace(ln, bbox=_box_back(ln.bbox, page.way, width, height)) for ln in paragraph.lines),
     )
 
 

@@ -1,6 +1,6 @@
 """The lines of one page image. Which way the page stands is told from a few of them; then all are read that way.
 
-    pixels -> detect -> cut -> way (upright, turned, vertical) -> read -> RecognizedLine ...
+    pixels -> detect -> cut -> way (upright or turned) -> read -> RecognizedLine ...
 
 Reading is what costs (0.07 s of a core for a full line), so no line is read twice without need.
 """
@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from rag_cluster.domain.ports import RecognizedLine
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 SURE = 0.80
 """Mean confidence above which a page is taken to stand as it was read."""
-VERTICAL_SURE = 0.92
-"""The same of lines that run from top to bottom: characters lying on their side are sometimes read nearly as surely."""
+SIDEWAYS_SURE = 0.92
+"""The same of lines that run from top to bottom: upside down they are sometimes read nearly as surely."""
 SAMPLE = 4
 """Lines, the longest ones, from which the way and the script are told."""
 TALL = 1.5
@@ -38,27 +38,25 @@ _NARROW = re.compile(r"[A-Za-z\u00c0-\u024f]")
 Reading = tuple[str, float]
 
 
-class Way(Enum):
-    """How a page stands: degrees clockwise that turn it upright. VERTICAL: upright, its lines run down."""
+class Way(IntEnum):
+    """Degrees clockwise that turn a page so that its lines run from left to right, the first one on top.
+
+    Chinese set from top to bottom stands LEFT: the recogniser knows characters that lie on their side, and the columns,
+    which go from right to left, become rows from top to bottom.
+    """
 
     UPRIGHT = 0
     RIGHT = 90
     FLIPPED = 180
     LEFT = 270
-    VERTICAL = -1
 
 
 @dataclass(frozen=True, slots=True)
 class PageLines:
-    """Lines with boxes of the page turned upright; of a VERTICAL one, turned so that its columns become rows."""
+    """Lines with boxes of the page turned its way."""
 
     lines: tuple[RecognizedLine, ...]
     way: Way = Way.UPRIGHT
-
-    @property
-    def frame(self) -> int:
-        """Degrees clockwise from the image as given to the boxes."""
-        return 270 if self.way is Way.VERTICAL else self.way.value
 
 
 def read_lines(models: TextModels, pixels: Pixels, *, upright: bool = False) -> PageLines:
@@ -71,9 +69,8 @@ def read_lines(models: TextModels, pixels: Pixels, *, upright: bool = False) -> 
     _read_others(models, cuts, way, readings)
     if way is Way.UPRIGHT:
         _read_tall(models, cuts, readings)
-    page = PageLines((), way)
     height, width = pixels.shape[:2]
-    lines = (_line(quads[i], *readings[i], page.frame, width, height) for i in range(len(cuts)))
+    lines = (_line(quads[i], *readings[i], way, width, height) for i in range(len(cuts)))
     return PageLines(tuple(line for line in lines if line.text), way)
 
 
@@ -87,10 +84,10 @@ def _way(models: TextModels, cuts: Sequence[Pixels]) -> tuple[Way, dict[int, Rea
     def read(way: Way) -> dict[int, Reading]:
         return dict(zip(sample, models.read([turned(cuts[i], way) for i in sample]), strict=True))
 
-    ways = [Way.LEFT, Way.RIGHT, Way.VERTICAL] if sideways else [Way.UPRIGHT, Way.FLIPPED]
+    ways = [Way.LEFT, Way.RIGHT] if sideways else [Way.UPRIGHT, Way.FLIPPED]
     best, found = ways[0], read(ways[0])
     for way in ways[1:]:
-        if _confidence(found) >= (VERTICAL_SURE if sideways else SURE):
+        if _confidence(found) >= (SIDEWAYS_SURE if sideways else SURE):
             break
         if _legibility(other := read(way)) > _legibility(found):
             best, found = way, other
@@ -110,65 +107,24 @@ def _read_others(models: TextModels, cuts: Sequence[Pixels], way: Way, readings:
 def _read_tall(models: TextModels, cuts: Sequence[Pixels], readings: dict[int, Reading]) -> None:
     """Read the lines of an upright page that run from top to bottom, each the way that reads best."""
     unsure = [i for i, picture in enumerate(cuts) if _is_tall(picture)]
-    for way in (Way.LEFT, Way.RIGHT, Way.VERTICAL):
+    for way in (Way.LEFT, Way.RIGHT):
         for i, reading in zip(unsure, models.read([turned(cuts[i], way) for i in unsure]), strict=True):
             if i not in readings or _legibility({i: reading}) > _legibility({i: readings[i]}):
                 readings[i] = reading
-        unsure = [i for i in unsure if readings[i][1] < VERTICAL_SURE]
+        unsure = [i for i in unsure if readings[i][1] < SIDEWAYS_SURE]
 
 
 def turned(picture: Pixels, way: Way) -> Pixels:
     """A line's picture as it is read, from left to right."""
     import numpy as np
 
-    if way is Way.VERTICAL:
-        return _side_by_side(picture) if _is_tall(picture) else picture
-    return np.rot90(picture, -(way.value // 90)) if way is not Way.UPRIGHT else picture
+    return np.ascontiguousarray(np.rot90(picture, -(way // 90)))
 
 
-def _side_by_side(picture: Pixels) -> Pixels:
-    """The characters of a line that runs down, one beside the other."""
-    import cv2
-    import numpy as np
-
-    grey = cv2.cvtColor(picture, cv2.COLOR_BGR2GRAY)
-    _, ink = cv2.threshold(grey, 0, 1, cv2.THRESH_BINARY_INV + cv2.THRESH_OTSU)
-    if ink.mean() > 0.5:
-        ink = 1 - ink
-    side = picture.shape[1]
-    paper = np.median(picture.reshape(-1, 3), axis=0).astype(np.uint8)
-    cells = []
-    for top, bottom in _characters(np.asarray(ink, np.uint8)):
-        cell = np.full((side, side, 3), paper, np.uint8)
-        part = picture[top:bottom][:side]
-        start = (side - len(part)) // 2
-        cell[start : start + len(part)] = part
-        cells.append(cell)
-    return np.concatenate(cells, axis=1) if cells else picture
-
-
-def _characters(ink: Pixels) -> list[tuple[int, int]]:
-    """[top, bottom) of the characters of a line that runs down: strokes together that make no more than a square."""
-    import numpy as np
-
-    columns = np.flatnonzero(ink.any(axis=0))
-    rows = np.flatnonzero(np.diff(np.concatenate(([0], ink.any(axis=1).astype(np.int8), [0]))))
-    if not len(columns):
-        return []
-    size = columns[-1] - columns[0] + 1
-    out: list[tuple[int, int]] = []
-    for top, bottom in zip(rows[::2].tolist(), rows[1::2].tolist(), strict=True):
-        if out and bottom - out[-1][0] <= 1.15 * size:
-            out[-1] = (out[-1][0], bottom)
-        else:
-            out.append((top, bottom))
-    return out
-
-
-def _line(quad: Quad, text: str, confidence: float, frame: int, width: int, height: int) -> RecognizedLine:
+def _line(quad: Quad, text: str, confidence: float, way: Way, width: int, height: int) -> RecognizedLine:
     x, y = quad[:, 0], quad[:, 1]
-    if frame:
-        x, y = {90: (height - y, x), 180: (width - x, height - y), 270: (y, width - x)}[frame]
+    if way:
+        x, y = {90: (height - y, x), 180: (width - x, height - y), 270: (y, width - x)}[way]
     box = (float(x.min()), float(y.min()), float(x.max()), float(y.max()))
     return RecognizedLine(text.strip(), box, confidence, _angle(x, y))
 

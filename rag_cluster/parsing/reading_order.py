@@ -48,12 +48,23 @@ class OcrParagraph:
 def paragraphs(lines: Iterable[RecognizedLine]) -> list[OcrParagraph]:
     """Group lines, in any order, of one upright page."""
     given = [line for line in lines if line.text.strip()]
+    upright = [line for line in given if not _runs_down(line)]
+    # Notes in the margin that run up or down belong to no row; they follow what is read from left to right.
+    beside = sorted((line for line in given if _runs_down(line)), key=lambda line: line.bbox[0])
+    return [*_in_order(upright), *(_paragraph([[line]]) for line in beside)]
+
+
+def _in_order(given: list[RecognizedLine]) -> list[OcrParagraph]:
     if not given:
         return []
     pieces, as_given = _straightened(given)
     unit = median(_height(piece) for piece in pieces)
     found = (paragraph for flow in _flows(_regions(pieces, unit), unit) for paragraph in _read_flow(flow))
     return [_as_given(paragraph, as_given) for paragraph in found] if as_given else list(found)
+
+
+def _runs_down(line: RecognizedLine) -> bool:
+    return len(line.text.strip()) > 2 and line.bbox[3] - line.bbox[1] > 1.5 * (line.bbox[2] - line.bbox[0])
 
 
 def _straightened(lines: list[RecognizedLine]) -> tuple[list[RecognizedLine], dict[RecognizedLine, RecognizedLine]]:
@@ -158,8 +169,8 @@ def _regions(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedL
     """Cut recursively: columns of prose side by side, else bands below each other; [] never comes back."""
     if len(pieces) < 2:
         return [pieces]
-    columns = _cut(pieces, 0, unit * 0.8)
-    if len(columns) > 1 and _are_columns(columns, unit):
+    columns = _text_columns(pieces, unit)
+    if len(columns) > 1:
         return [region for column in columns for region in _regions(column, unit)]
     bands = _cut(pieces, 1, unit * 0.1)
     if len(bands) > 1:
@@ -190,7 +201,7 @@ def _add_columns(out: list[list[RecognizedLine]], run: list[RecognizedLine], joi
     """Add the columns of a run, or all of it; whether what follows may be one region with the last of them."""
     if not run:
         return joins
-    columns = _columns(run, unit)
+    columns = _text_columns(run, unit)
     if len(columns) == 1:
         rows = len(_rows(run))
         return _add(out, run, joins and rows == 1) and rows == 1
@@ -207,19 +218,31 @@ def _add(out: list[list[RecognizedLine]], region: list[RecognizedLine], joins: b
     return True
 
 
-def _columns(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedLine]]:
-    columns = _cut(pieces, 0, unit * 0.8)
-    return columns if len(columns) > 1 and _are_columns(columns, unit) else [pieces]
+def _text_columns(pieces: list[RecognizedLine], unit: float) -> list[list[RecognizedLine]]:
+    """The columns of text set in columns, else all pieces as one: all of prose, or prose beside a figure's labels."""
+    columns: list[list[RecognizedLine]] = []
+    prose: list[bool] = []
+    for column in _cut(pieces, 0, unit * 0.8):
+        is_prose = _is_prose(column, unit)
+        if prose and not is_prose and not prose[-1]:
+            columns[-1] = columns[-1] + column
+        else:
+            columns.append(column)
+            prose.append(is_prose)
+    if all(prose):
+        return columns
+    text = [column for column, is_prose in zip(columns, prose, strict=True) if is_prose]
+    labels = [column for column, is_prose in zip(columns, prose, strict=True) if not is_prose]
+    if not text:
+        return [pieces]
+    # Labels are about as wide together as a column, and few: in a table, they would stand in most rows.
+    wide = all(_extent(column) > 0.75 * min(map(_extent, text)) for column in labels)
+    few = all(len(_rows(column)) <= 0.5 * max(len(_rows(prose)) for prose in text) for column in labels)
+    return columns if wide and few else [pieces]
 
 
-def _are_columns(columns: list[list[RecognizedLine]], unit: float) -> bool:
-    """Whether text is set in columns: all of prose, or prose beside as wide a column with a figure's labels in it."""
-    prose = [_is_prose(column, unit) for column in columns]
-    if all(prose) or not any(prose):
-        return all(prose)
-    widths = [max(p.bbox[2] for p in column) - min(p.bbox[0] for p in column) for column in columns]
-    narrowest = 0.75 * min(width for width, is_prose in zip(widths, prose, strict=True) if is_prose)
-    return all(is_prose or width > narrowest for width, is_prose in zip(widths, prose, strict=True))
+def _extent(column: list[RecognizedLine]) -> float:
+    return max(p.bbox[2] for p in column) - min(p.bbox[0] for p in column)
 
 
 def _is_prose(column: list[RecognizedLine], unit: float) -> bool:

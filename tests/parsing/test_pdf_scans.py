@@ -123,12 +123,46 @@ def test_force_recognises_text_pages_too(parse: Parse) -> None:
     assert [b.content for b in document.blocks] == ["Recognised line of text"]
 
 
-def test_text_of_private_characters_goes_to_recognition(parse: Parse) -> None:
+@pytest.mark.parametrize(
+    "mapped",
+    [
+        pytest.param(lambda code: 0xE000 + code, id="private characters"),
+        pytest.param(lambda code: code + 0x80, id="another encoding"),
+        pytest.param(lambda code: code + 3 if chr(code).isalpha() else code, id="shifted letters"),
+    ],
+)
+def test_a_text_layer_that_says_nothing_goes_to_recognition(parse: Parse, mapped: Callable[[int], int]) -> None:
     recognizer = CountingRecognizer()
-    content = private_use_pdf()
-    document = parse(content, recognizer=recognizer)
+    document = parse(mapped_pdf(mapped), recognizer=recognizer)
     assert recognizer.calls == 1
     assert document.metadata["ocr_pages"] == [1]
+
+
+def test_a_text_layer_of_few_vowels_or_many_accents_is_used(parse: Parse) -> None:
+    recognizer = CountingRecognizer()
+    sheet = Sheet()
+    for row, text in enumerate(
+        ["NVDA 12.3  TSLA 4.5  XLK 7", "Été à Orléans, déjà gâté près de la forêt", "0x7f 0xff 0xbc"]
+    ):
+        sheet.text(72, 72 + 20 * row, text)
+    parse(sheet.page().bytes(), recognizer=recognizer)
+    assert recognizer.calls == 0
+
+
+class UnsureRecognizer:
+    """A recognizer that is sure of one line and of another one is not."""
+
+    def recognize(self, image: bytes) -> Sequence[RecognizedLine]:
+        return [
+            RecognizedLine("A legible line of text", (100.0, 100.0, 600.0, 130.0), 0.97),
+            RecognizedLine("ilIl;.il", (100.0, 400.0, 300.0, 430.0), 0.31),
+        ]
+
+
+def test_lines_too_uncertain_to_keep_are_counted_in_a_warning(parse: Parse) -> None:
+    document = parse(mixed(), recognizer=UnsureRecognizer())
+    assert not any("ilIl" in block.content for block in document.blocks)
+    assert any("Page 2" in warning and "1 line was too uncertain" in warning for warning in document.warnings)
 
 
 def test_a_picture_with_text_on_a_page_of_few_words_is_recognised(parse: Parse) -> None:
@@ -149,10 +183,12 @@ def test_a_picture_beside_much_text_is_not_recognised(parse: Parse) -> None:
     assert recognizer.calls == 0
 
 
-def private_use_pdf() -> bytes:
-    """A page whose font maps every letter to a private character by its ToUnicode table."""
-    content = b"BT /F1 14 Tf 72 700 Td (The gauge at the old bridge was read on the first of March) Tj ET"
-    lines = b"".join(b"<%02X> <%04X>\n" % (code, 0xE000 + code) for code in range(32, 127))
+def mapped_pdf(mapped: Callable[[int], int]) -> bytes:
+    """A page whose font maps every letter to another character by its ToUnicode table."""
+    text = b"The gauge at the old bridge was read on the first of March"
+    content = b"BT /F1 9 Tf 72 700 Td 14 TL " + b"".join(b"(%s) Tj T* " % text for _ in range(3)) + b"ET"
+    lines = b"".join(b"<%02X> <%04X>\n" % (code, mapped(code)) for code in range(33, 127))
+    lines = b"<20> <0020>\n" + lines
     cmap = (
         b"/CIDInit /ProcSet findresource begin 12 dict begin begincmap /CMapName /P def /CMapType 2 def\n"
         b"1 begincodespacerange <00> <FF> endcodespacerange\n95 beginbfchar\n" + lines + b"endbfchar endcmap end end"

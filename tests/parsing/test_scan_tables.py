@@ -174,3 +174,31 @@ def test_a_picture_of_a_table_becomes_a_table_block(parse: Parse, form: str) -> 
     (table,) = [block for block in blocks if block.type is BlockType.TABLE]
     assert table.metadata["rows"] == PUMPS and table.metadata["header_rows"] == 1
     assert table.metadata["ocr"] is True and table.metadata["confidence"] > 0.9 and table.locator.bbox is not None
+
+
+def test_the_authors_of_a_paper_are_no_table() -> None:
+    rows = [
+        ["Anna Berg", "Bo Chen", "Cara Diaz"],
+        ["River Institute", "River Institute", "Harbour Lab"],
+        ["Kelling", "Kelling", "Port Amsel"],
+        ["a.berg@river.example", "b.chen@river.example", "c.diaz@amsel.example"],
+    ]
+    assert not tables(cells(rows, step=300))
+
+
+def test_a_list_of_contacts_is_a_table() -> None:
+    rows = [
+        ["Name", "Room", "Mail"],
+        ["Berg", "101", "a@r.example"],
+        ["Chen", "102", "b@r.example"],
+        ["Diaz", "7", "c@r.example"],
+    ]
+    assert grid(cells(rows)) == rows
+
+
+def test_text_beside_a_figure_with_labels_is_read_before_them() -> None:
+    text = prose(50, 100, 12)
+    labels = [line("Figure 2", 520, 120), line("inlet", 860, 170), line("A longer label", 700, 260)]
+    texts = [p.text for p in paragraphs([*labels, *text])]
+    assert len(texts[0]) > 400 and "Figure 2" not in texts[0]
+    assert " ".join(texts[1:]) == "Figure 2 inlet A longer label"
