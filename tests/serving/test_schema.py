@@ -45,6 +45,18 @@ BODIES = {
         optional={"options": OPTIONS, "stream": st.booleans(), "session_id": st.uuids().map(str) | SCALARS},
     ),
     ("POST", "/v1/retrieve"): st.fixed_dictionaries({**BASE, "query": TEXTS}, optional={"options": OPTIONS}),
+    ("POST", "/v1/explain"): st.fixed_dictionaries(
+        {**BASE, "query": TEXTS, "text": st.just("dam") | TEXTS},
+        optional={"options": OPTIONS, "reader": st.none() | st.fixed_dictionaries({}, optional={"groups": GROUPS})},
+    ),
+    ("POST", "/v1/corrections"): st.fixed_dictionaries(
+        {**BASE, "question": TEXTS, "answer": TEXTS},
+        optional={"access": ACCESS, "source": TEXTS, "priority": st.integers() | SCALARS},
+    ),
+    ("POST", "/v1/agents"): st.fixed_dictionaries({**BASE, "name": TEXTS}, optional={"hide_source_filename": SCALARS}),
+    ("POST", "/v1/sources"): st.fixed_dictionaries(
+        {**BASE, "name": TEXTS, "kind": st.sampled_from(["bulk", "managed_correction"]) | SCALARS}
+    ),
     ("POST", "/v1/knowledge-bases"): st.fixed_dictionaries({"name": TEXTS}, optional=NEW_FACTS),
     ("PATCH", "/v1/knowledge-bases/{knowledge_base}"): st.fixed_dictionaries({}, optional=NEW_FACTS),
     ("PATCH", "/v1/documents/{document_id}"): st.fixed_dictionaries(
