@@ -101,6 +101,17 @@ def test_an_uploaded_document_is_answered_from(client: httpx.Client, document: s
     _eventually(lambda: _answers(client))
 
 
+def test_a_correction_is_embedded_by_the_deployment_and_found_by_the_next_query(
+    client: httpx.Client, document: str
+) -> None:
+    body = {"knowledge_base": "port", "question": "When does the lighthouse open?", "answer": "At nine."}
+    written = client.post("/v1/corrections", json=body)
+    assert written.status_code == 201, written.text
+    found = client.post("/v1/retrieve", json={"knowledge_base": "port", "query": "lighthouse open"}).json()["results"]
+    assert found[0]["document_id"] == written.json()["document_id"]
+    client.delete(f"/v1/corrections/{written.json()['document_id']}").raise_for_status()
+
+
 def test_server_sent_events_arrive_unbuffered_and_end_once(client: httpx.Client, document: str) -> None:
     body = {"knowledge_base": "port", "question": "渡轮什么时候开船？", "stream": True}
     with client.stream("POST", "/v1/answer", json=body) as response:
