@@ -239,3 +239,9 @@ def test_keys_are_listed_and_revoked(harbour: CommandLine) -> None:
     (key,) = harbour("keys", "list", "--json").json["items"]
     assert key["revoked_at"] is not None and key["security_level"] == 2 and secret not in str(key)
     assert harbour("keys", "revoke", "nobody").code == 1
+
+
+@pytest.mark.parametrize("text", ["{nope", "[1]", '{"and": []}'])
+def test_a_filter_that_means_nothing_is_refused(harbour: CommandLine, text: str) -> None:
+    outcome = harbour("search", "q", "-k", "harbour", "--filter", text, "--json")
+    assert (outcome.code, outcome.json["error"]["type"]) == (1, "invalid_filter")
