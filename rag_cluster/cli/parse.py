@@ -31,7 +31,7 @@ class Format(StrEnum):
 @command
 def parse(
     files: Annotated[list[Path], typer.Argument(exists=True, dir_okay=True, help="Files or folders.")],
-    out_dir: Annotated[Path | None, typer.Option("--out", help="Write DIR/<file name>.json per file.")] = None,
+    out_dir: Annotated[Path | None, typer.Option("--out", help="Write DIR/NAME.json per file.")] = None,
     view: Annotated[
         Path | None, typer.Option("--view", "--html", help="Write one HTML page: the file's pages and its blocks.")
     ] = None,

@@ -490,3 +490,55 @@ def test_bold_years_over_numbers_and_what_spans_them_are_the_header_of_a_table_w
     table = of(parse(sheet.page().bytes()), BlockType.TABLE)[0]
     assert table.metadata["rows"] == [["", "", "Year ended in May", "Year ended in May"], *map(list, rows)]
     assert table.metadata["header_rows"] == 2
+
+
+def test_text_that_was_painted_over_is_not_read_and_text_painted_upon_is(parse: Parse) -> None:
+    def bar(left: float, top: float, right: float, color: tuple[float, float, float]) -> None:
+        sheet.canvas.setFillColorRGB(*color)
+        sheet.canvas.rect(left, HEIGHT - top - 14, right - left, 16, fill=1, stroke=0)
+        sheet.canvas.setFillColorRGB(0, 0, 0)
+
+    sheet = Sheet()
+    width = sheet.canvas.stringWidth
+    sheet.text(72, 60, "The witness is John Miller of the old bridge.")
+    start = 72 + width("The witness is ", "Times-Roman", 10)
+    bar(start - 1, 60, start + width("John Miller", "Times-Roman", 10) + 1, (0, 0, 0))
+    sheet.text(72, 90, "Replaced by what follows")
+    bar(70, 90, 400, (1, 1, 1))
+    sheet.text(72, 120, "Half of this is under")
+    bar(70, 127, 400, (0.5, 0.5, 0.5))
+    bar(70, 150, 400, (0.9, 0.9, 0.6))
+    sheet.text(72, 150, "Shaded words are read.")
+    assert [block.content for block in parse(sheet.page().bytes()).blocks] == [
+        "The witness is of the old bridge.",
+        "Half of this is under",
+        "Shaded words are read.",
+    ]
+
+
+def test_an_area_that_is_clipped_or_blended_hides_nothing(parse: Parse) -> None:
+    sheet = Sheet()
+    sheet.text(72, 60, "Highlighted words").text(72, 90, "Words below a clipped area")
+    canvas = sheet.canvas
+    canvas.saveState()
+    canvas.setFillColorRGB(1, 1, 0)
+    canvas.setBlendMode("Multiply")
+    canvas.rect(70, HEIGHT - 76, 200, 20, fill=1, stroke=0)
+    canvas.restoreState()
+    canvas.saveState()
+    clip = canvas.beginPath()
+    clip.rect(300, 300, 20, 20)
+    canvas.clipPath(clip, stroke=0, fill=0)
+    canvas.setFillColorRGB(0, 0, 1)
+    canvas.rect(0, 0, WIDTH, HEIGHT, fill=1, stroke=0)
+    canvas.restoreState()
+    text = whole(parse(sheet.page().bytes()))
+    assert "Highlighted words" in text and "Words below a clipped area" in text
+
+
+def test_a_chinese_heading_s_number_is_followed_by_no_stray_blank(parse: Parse) -> None:
+    font = chinese_font()
+    sheet = Sheet()
+    sheet.text(72, 60, "（一）钢丝绳", 16, font)
+    sheet.lines(72, 90, ["每周检查一次钢丝绳的断丝与磨损情况并记录在案。"] * 3, 10, font)
+    assert of(parse(sheet.page().bytes()), BlockType.HEADING)[0].content == "（一）钢丝绳"

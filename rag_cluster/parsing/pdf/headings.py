@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from rag_cluster.domain.blocks import BlockType
-from rag_cluster.parsing.pdf.paragraphs import Paragraph
+from rag_cluster.parsing.pdf.paragraphs import Paragraph, join_texts
 
 CAPTION = re.compile(
     r"^(?:table|tab\.|figure|fig\.|exhibit|chart|listing|algorithm|tabelle|abbildung|abb\.|tableau|scheme|box)\s*[A-Z]{0,3}[-.]?\d"
@@ -61,7 +61,7 @@ def mark(
 
 def full_text(paragraph: Paragraph) -> str:
     """Text with its list marker: "2. Scope" is a numbered heading, once it is known to be one."""
-    return f"{paragraph.marker} {paragraph.text}" if paragraph.marker else paragraph.text
+    return join_texts((paragraph.marker, paragraph.text))
 
 
 def squeeze(text: str) -> str:

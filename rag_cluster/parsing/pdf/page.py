@@ -23,6 +23,7 @@ from rag_cluster.parsing.pdf import (
     tagged_layout,
 )
 from rag_cluster.parsing.pdf.annotations import annotation_words
+from rag_cluster.parsing.pdf.covered import without_covered
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
 from rag_cluster.parsing.pdf.layout import Obstacle, Region, regions
@@ -111,7 +112,7 @@ def read(document: Any, page: Any, unit: float = 1.0) -> RawPage:
     shapes = read_shapes(page, space)
     textpage = page.get_textpage()  # closed with its page, so that the layer can split runs until then
     layer = read_text(textpage, space)
-    words = _visible(layer.words, shapes, space)
+    words = without_covered(page, textpage, layer, _visible(layer.words, shapes, space), shapes, space)
     raw = RawPage(space, layer, shapes, words, footnotes.find(textpage, layer, words, shapes, space))
     raw.links = links.read(document, page, textpage, space)
     words += annotation_words(document, page, space, words)
