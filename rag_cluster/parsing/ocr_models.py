@@ -34,10 +34,10 @@ RECOGNIZER_INT8 = Path(__file__).parent / "weights" / "PP-OCRv6_rec_small_int8.o
 
 SIDE = 1280
 """Pixels of the longer side in which lines are looked for; 8 pt on A4 is 12 of them."""
-FINE_SIDE = 2000
-"""The same where the type is small."""
+FINE_SIDE = 2400
+"""The same where the type is small, or nothing was found."""
 FINE_HEIGHT = 12.5
-"""Pixels of the height of what was found (first decile) below which it is looked for again: 13 is found of type of 7."""
+"""Pixels of the height of what was found (first decile) below which it is looked for again; type of 7 is 13 high."""
 ENLARGE = 3.0
 """Small pictures are enlarged by this at most."""
 CONTRAST = 24
@@ -76,7 +76,7 @@ class TextModels:
         quads = self._detect(pixels, scale)
         heights = sorted(short_side(quad) * scale for quad in quads)
         finer = min(FINE_SIDE / longer, 1.0)
-        if heights and heights[len(heights) // 10] < FINE_HEIGHT and finer > 1.2 * scale:
+        if finer > 1.2 * scale and (not heights or heights[len(heights) // 10] < FINE_HEIGHT):
             quads = self._detect(pixels, finer)
         return sorted(quads, key=lambda quad: float(quad[:, 1].mean()))
 
