@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -37,16 +38,22 @@ def table_markdown(rows: Sequence[Sequence[str]], header_rows: int) -> str:
     return "\n".join([*head, rule, *body])
 
 
+_UNSEEN = re.compile("[\u00ad\u200b\u2060\ufeff]")
+
+
 def _cell(text: str) -> str:
     return text.replace("\\", "\\\\").replace("|", "\\|").replace("\r\n", "\n").replace("\n", "<br>").strip()
 
 
 def storable(text: str) -> str:
-    """Without what no store takes: NUL characters go, lone surrogates become U+FFFD."""
+    """Without what no store takes (NUL characters go, lone surrogates become U+FFFD) and what nobody sees and no search
+    finds: soft hyphens and blanks of no width inside words."""
     if "\x00" in text:
         text = text.replace("\x00", "")
     if text.isascii():
         return text
+    if _UNSEEN.search(text):
+        text = _UNSEEN.sub("", text)
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
@@ -88,7 +95,7 @@ class BlockBuilder:
 
     def heading(self, text: str, level: int, locator: SourceLocator = SourceLocator(), **metadata: Any) -> Block | None:
         """A heading of level 1-6 (clamped), which opens a section."""
-        text = " ".join(text.split())
+        text = storable(" ".join(text.split()))
         if not text:
             return None
         level = min(max(level, 1), 6)

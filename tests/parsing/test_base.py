@@ -23,6 +23,17 @@ def test_what_no_store_takes_is_out_of_every_text() -> None:
         block.content.encode("utf-8")
 
 
+def test_soft_hyphens_and_blanks_of_no_width_are_out_of_every_text() -> None:
+    parts = builder()
+    parts.heading("Donau\u00addampf", 1)
+    parts.add(BlockType.TEXT, "Schiff\u00adfahrt auf\u200bwärts \u2060und می\u200cشود")
+    parts.table([["Ge\u00adsell\u00adschaft"]], 1)
+    heading, text, table = parts.build().blocks
+    assert heading.locator.heading_path == ("Donaudampf",)
+    assert text.content == "Schifffahrt aufwärts und می\u200cشود"
+    assert table.metadata["rows"] == [["Gesellschaft"]]
+
+
 def test_a_heading_closes_its_equals_and_everything_below() -> None:
     parts = builder()
     for text, level in (("A", 1), ("B", 2), ("C", 3), ("D", 2)):

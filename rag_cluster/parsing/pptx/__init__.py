@@ -25,7 +25,7 @@ class PptxParser:
     """
 
     name = "pptx"
-    version = "3"
+    version = "4"
     extensions = frozenset({".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"})
 
     def __init__(

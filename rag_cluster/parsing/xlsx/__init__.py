@@ -36,7 +36,7 @@ class XlsxParser:
     """
 
     name = "xlsx"
-    version = "3"
+    version = "4"
     extensions = frozenset({".xlsx", ".xlsm", ".xltx", ".xltm"})
 
     def __init__(
