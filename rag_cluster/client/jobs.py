@@ -12,9 +12,9 @@ import shlex
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_exponential
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_exponential
 
 from rag_cluster.client.secrets import refuse_secrets
 from rag_cluster.domain import ids
@@ -22,12 +22,15 @@ from rag_cluster.errors import (
     AuthenticationError,
     InvalidRequestError,
     JobFailedError,
+    NotFoundError,
     SourceUnavailableError,
     error_types,
 )
 
 if TYPE_CHECKING:
     from ray.job_submission import JobDetails, JobSubmissionClient
+
+Result = TypeVar("Result")
 
 FINISHED = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 TIMEOUT = (10.0, 60.0)
@@ -72,27 +75,31 @@ class Cluster:
         anything secret (`secrets`).
         """
         refuse_secrets(arguments, runtime_env or {}, metadata or {}, self._secrets)
-        stem = submission_stem(arguments, key)
-        with self.answering() as client:
-            submission_id, running = _place(client.list_jobs(), stem, keep_success=key is not None)
-            job = Job(self, submission_id)
-            if not running:
-                options = [f"--run-id={job.run_id}"] if run_id else []
-                try:
-                    client.submit_job(
-                        entrypoint=shlex.join([*_MODULE, *arguments[:1], *options, *arguments[1:]]),
-                        submission_id=submission_id,
-                        runtime_env=dict(runtime_env or {}),
-                        metadata=dict(metadata or {}),
-                    )
-                except RuntimeError as error:
-                    if "already exists" not in str(error):  # else somebody was faster with the same job
-                        raise
-        return job
+        submission_id = self.ask(lambda client: _submitted(client, arguments, key, run_id, runtime_env, metadata))
+        return Job(self, submission_id)
 
     def job(self, submission_id: str) -> Job:
         """A job that was submitted before, from anywhere."""
         return Job(self, submission_id)
+
+    def ask(self, question: Callable[[JobSubmissionClient], Result]) -> Result:
+        """The dashboard's answer. One that answered before is asked again, as a Ray that just started wants it too."""
+        again = Retrying(
+            retry=retry_if_exception(lambda error: isinstance(error, SourceUnavailableError) and self._is_there),
+            stop=stop_after_attempt(_ATTEMPTS),
+            wait=wait_exponential(1, max=10),
+            reraise=True,
+        )
+        answer: Result = again(self._ask_once, question)
+        return answer
+
+    def _ask_once(self, question: Callable[[JobSubmissionClient], Result]) -> Result:
+        with self.answering() as client:
+            return question(client)
+
+    @property
+    def _is_there(self) -> bool:
+        return self._connected is not None
 
     @contextlib.contextmanager
     def answering(self) -> Iterator[JobSubmissionClient]:
@@ -110,6 +117,8 @@ class Cluster:
                 "RAY_AUTH_TOKEN or RAY_AUTH_TOKEN_PATH."
             ) from None
         except (ConnectionError, RuntimeError, requests.RequestException) as error:
+            if "does not exist" in str(error):
+                raise NotFoundError(f"There is no such job at {self.address}.") from None
             raise SourceUnavailableError(f"No Ray dashboard takes jobs at {self.address}: {error}") from None
 
 
@@ -119,7 +128,7 @@ class Job:
     def __init__(self, cluster: Cluster, submission_id: str) -> None:
         self.cluster = cluster
         self.submission_id = submission_id
-        self.run_id = str(uuid.uuid5(ids.NAMESPACE, submission_id))
+        self.run_id = run_id_of(submission_id)
         """Id of the ingestion run that an ingest job makes."""
 
     def __repr__(self) -> str:
@@ -127,15 +136,15 @@ class Job:
 
     def status(self) -> str:
         """PENDING, RUNNING, SUCCEEDED, FAILED or STOPPED. A dashboard that does not answer is asked again."""
-        return str(self._ask(lambda client: client.get_job_status(self.submission_id).value))
+        return str(self.cluster.ask(lambda client: client.get_job_status(self.submission_id).value))
 
     def log(self) -> str:
         """Everything that the job has printed."""
-        return str(self._ask(lambda client: client.get_job_logs(self.submission_id)))
+        return str(self.cluster.ask(lambda client: client.get_job_logs(self.submission_id)))
 
     def stop(self) -> bool:
         """Ask the job to end (SIGTERM); what it has finished stays, and the next run goes on. False: it had ended."""
-        return bool(self._ask(lambda client: client.stop_job(self.submission_id)))
+        return bool(self.cluster.ask(lambda client: client.stop_job(self.submission_id)))
 
     def follow(
         self, *, on_log: Callable[[str], None] | None = None, on_poll: Callable[[str], None] | None = None
@@ -169,19 +178,6 @@ class Job:
             raise kind(f"job {self.submission_id}: {error.get('message')}")
         return printed
 
-    def _ask(self, question: Callable[[JobSubmissionClient], Any]) -> Any:
-        again = Retrying(
-            retry=retry_if_exception_type(SourceUnavailableError),
-            stop=stop_after_attempt(_ATTEMPTS),
-            wait=wait_exponential(1, max=10),
-            reraise=True,
-        )
-        return again(self._ask_once, question)
-
-    def _ask_once(self, question: Callable[[JobSubmissionClient], Any]) -> Any:
-        with self.cluster.answering() as client:
-            return question(client)
-
 
 def submission_stem(arguments: Sequence[str], key: str | None = None) -> str:
     """The beginning of a command's submission ids: the same for the same arguments and key."""
@@ -198,6 +194,37 @@ def last_object(log: str) -> dict[str, Any] | None:
             if isinstance(found, dict):
                 return found
     return None
+
+
+def _submitted(
+    client: JobSubmissionClient,
+    arguments: Sequence[str],
+    key: str | None,
+    run_id: bool,
+    runtime_env: Mapping[str, Any] | None,
+    metadata: Mapping[str, str] | None,
+) -> str:
+    """The id of the job that does it, submitted unless it is there."""
+    submission_id, there = _place(client.list_jobs(), submission_stem(arguments, key), keep_success=key is not None)
+    if there:
+        return submission_id
+    options = [f"--run-id={run_id_of(submission_id)}"] if run_id else []
+    try:
+        client.submit_job(
+            entrypoint=shlex.join([*_MODULE, *arguments[:1], *options, *arguments[1:]]),
+            submission_id=submission_id,
+            runtime_env=dict(runtime_env or {}),
+            metadata=dict(metadata or {}),
+        )
+    except RuntimeError as error:
+        if "already exists" not in str(error):  # else somebody was faster with the same job
+            raise
+    return submission_id
+
+
+def run_id_of(submission_id: str) -> str:
+    """Id of the ingestion run that a job makes."""
+    return str(uuid.uuid5(ids.NAMESPACE, submission_id))
 
 
 def _place(jobs: Sequence[JobDetails], stem: str, *, keep_success: bool) -> tuple[str, bool]:

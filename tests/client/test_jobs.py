@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,11 +21,14 @@ class Dashboard:
     def __init__(self) -> None:
         self.jobs: dict[str, str] = {}
         self.entrypoints: list[str] = []
+        self.failures: list[str] = []
 
     def list_jobs(self) -> list[Any]:
         return [SimpleNamespace(submission_id=i, status=SimpleNamespace(value=s)) for i, s in self.jobs.items()]
 
     def submit_job(self, *, entrypoint: str, submission_id: str, **_: Any) -> None:
+        if self.failures:
+            raise RuntimeError(self.failures.pop())
         self.entrypoints.append(entrypoint)
         self.jobs[submission_id] = "RUNNING"
 
@@ -38,14 +39,9 @@ def dashboard() -> Dashboard:
 
 
 @pytest.fixture
-def cluster(dashboard: Dashboard, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+def cluster(dashboard: Dashboard) -> Cluster:
     cluster = Cluster("http://head:8265", secrets=["my-dsn-password"])
-
-    @contextlib.contextmanager
-    def answering() -> Iterator[Dashboard]:
-        yield dashboard
-
-    monkeypatch.setattr(cluster, "answering", answering)
+    cluster._connected = dashboard  # type: ignore[assignment]
     return cluster
 
 
@@ -56,6 +52,17 @@ def test_the_same_submit_follows_the_job_under_way_and_another_one_starts(
     assert cluster.submit(["ingest", "a", "--json"]).submission_id == first.submission_id
     others = {cluster.submit(["ingest", "b"]).submission_id, cluster.submit(["ingest", "a"], key="k").submission_id}
     assert first.submission_id not in others and len(dashboard.entrypoints) == 3
+
+
+def test_a_ray_that_has_just_started_is_asked_again_and_one_that_was_faster_is_followed(
+    cluster: Cluster, dashboard: Dashboard
+) -> None:
+    dashboard.failures = [
+        "Request failed with status code 500: No available agent to submit job, please try again later"
+    ]
+    assert cluster.submit(["fsck"]).submission_id in dashboard.jobs
+    dashboard.failures = ["Request failed with status code 500: Job with submission_id x already exists."]
+    assert cluster.submit(["delete"]).submission_id.startswith("rag-delete-") and len(dashboard.entrypoints) == 1
 
 
 def test_what_has_ended_is_submitted_again(cluster: Cluster, dashboard: Dashboard) -> None:

@@ -6,9 +6,9 @@ import json
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -73,11 +73,8 @@ def test_a_job_is_submitted_once_followed_to_its_report_and_tells_no_secret(
         RagCluster(url, ray_address=dashboard, ray_token=TOKEN, knowledge_base="harbour") as rag,
         RagCluster(url, ray_address=dashboard, ray_token=TOKEN, knowledge_base="harbour") as another,
     ):
-        reports = []
-        second = threading.Thread(target=lambda: reports.append(another.ingest(folder, acl=[], key="first")))
-        second.start()
-        reports.append(rag.ingest(folder, acl=[], key="first"))
-        second.join()
+        with ThreadPoolExecutor(2) as threads:
+            reports = list(threads.map(lambda client: client.ingest(folder, acl=[], key="first"), (rag, another)))
         assert reports[0].run_id == reports[1].run_id and all(report.ok for report in reports), reports
         assert reports[0].outcomes["ready"] == 2
         assert rag.run(reports[0].run_id).outcomes["ready"] == 2 and len(rag.runs().items) == 1
