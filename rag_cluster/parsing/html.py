@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -48,13 +49,16 @@ class HtmlParser:
         """EmptyDocumentError when a page shows no text."""
         data = Path(source.path).read_bytes()
         text, encoding = decode_text(data, _declared(source.mime_type, data))
-        tree = parse_html(text)
+        warnings: list[str] = []
+        tree = parse_html(text, warnings.append)
         body = tree.find(".//body")
         body = tree if body is None else body
         builder = self._blocks(source, main_content(body), keep_all=False)
         if builder is None:
             # Everything looked like boilerplate: then it is the content.
             builder = self._blocks(source, body, keep_all=True) or BlockBuilder(source)
+        for warning in warnings:
+            builder.warn(warning)
         return builder.build({"encoding": encoding, **_metadata(tree)})
 
     def _blocks(self, source: DocumentSource, root: Any, *, keep_all: bool) -> BlockBuilder | None:
@@ -66,8 +70,9 @@ class HtmlParser:
         return builder if builder.has_blocks else None
 
 
-def parse_html(text: str) -> Any:
-    """The document element. CorruptDocumentError when there is none at all."""
+def parse_html(text: str, warn: Callable[[str], None] | None = None) -> Any:
+    """The document element; `warn` is told when elements are nested too deeply to be read to the end.
+    CorruptDocumentError when there is none at all."""
     from lxml import etree
 
     # Control characters end libxml2's reading; what they stand for is not text anyway.
@@ -80,6 +85,8 @@ def parse_html(text: str) -> Any:
         raise CorruptDocumentError(f"The HTML cannot be read: {error}") from error
     if root is None:
         raise CorruptDocumentError("The HTML holds no element")
+    if warn is not None and any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
+        warn("The page's elements are nested too deeply; what stands behind the 2048th level was left out")
     return root
 
 

@@ -16,6 +16,8 @@ from rag_cluster.parsing.html_blocks import LINES, HtmlWalker
 from rag_cluster.parsing.limits import ParseLimits
 
 MAX_FRONT_MATTER = 64 * 1024
+MAX_NESTING = 200
+"""Of elements; a list item counts twice."""
 _TOML = re.compile(r"\ufeff?\+\+\+[ \t]*\n(.*?\n)\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
 
 
@@ -37,6 +39,10 @@ class MarkdownParser:
         tokens = markdown.parse(text)
         builder = BlockBuilder(source)
         metadata = {"encoding": encoding, **stated, **_yaml_front_matter(tokens, builder)}
+        if max((token.level for token in tokens), default=0) >= MAX_NESTING - 1:
+            builder.warn(
+                f"Lists or quotes are nested deeper than {MAX_NESTING // 2} levels; what lies deeper was left out"
+            )
         _number_lines(tokens)
         html = markdown.renderer.render(tokens, markdown.options, {})
         if html.strip():
@@ -49,7 +55,7 @@ def _markdown() -> Any:
     from mdit_py_plugins.footnote import footnote_plugin
     from mdit_py_plugins.front_matter import front_matter_plugin
 
-    markdown = MarkdownIt("commonmark", {"maxNesting": 200}).enable(["table", "strikethrough"])
+    markdown = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     markdown.use(front_matter_plugin).use(footnote_plugin)
     # A note that is referred to again has the same number, not "1:1".
     markdown.add_render_rule("footnote_caption", lambda self, tokens, index, *_: f"[^{tokens[index].meta['id'] + 1}]")

@@ -287,3 +287,10 @@ def test_a_linked_mark_of_a_note_is_no_digit_of_the_word_before_it(parse: Parse)
         '<p>Built in 1997<sup><a href="#fn-1">12</a></sup> of 10<sup>3</sup> stones.<sup><a href="#c">[3]</a></sup></p>'
     )
     assert parse("a.html", page).blocks[0].content == "Built in 1997¹² of 10³ stones.[3]"
+
+
+def test_elements_nested_too_deeply_cost_a_warning(parse: Parse) -> None:
+    document = parse("a.html", "<p>top</p>" + "<div>" * 3000 + "<p>deep</p>")
+    assert [block.content for block in document.blocks] == ["top"]
+    assert "nested too deeply" in document.warnings[0]
+    assert parse("a.html", "<p>top</p>" + "<div>" * 200 + "<p>deep</p>").warnings == ()

@@ -226,3 +226,9 @@ def test_a_file_in_gb18030_is_read(parse: Parse) -> None:
         ("heading", "总则"),
         ("text", "值班员应每两小时巡视一次泵房。"),
     ]
+
+
+def test_items_nested_too_deeply_cost_a_warning(parse: Parse) -> None:
+    text = "".join(f"{'  ' * depth}- item {depth}\n" for depth in range(120))
+    assert "nested deeper" in parse("a.md", text).warnings[0]
+    assert parse("a.md", "".join(text.splitlines(keepends=True)[:90])).warnings == ()
