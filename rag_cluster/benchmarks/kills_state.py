@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
@@ -20,12 +21,13 @@ from rag_cluster.wiring import Services
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
 
+EMBED_SECONDS = 0.4
 EMBEDDED = "embedded.log"
 """Below the data directory: a line for each embed call, with the digests of its texts."""
 
 
 class LoggedEmbedder(HashEmbedder):
-    """The hash embedder; writes down what it is asked for, before it answers."""
+    """The hash embedder; writes down what it is asked for, and takes as long as a model, so that kills meet it."""
 
     def __init__(self, *, threads: int = 1, batch_size: int = 1) -> None:
         super().__init__()
@@ -38,6 +40,7 @@ class LoggedEmbedder(HashEmbedder):
             os.write(descriptor, line.encode())  # one call: a kill leaves it whole or not there
         finally:
             os.close(descriptor)
+        time.sleep(EMBED_SECONDS)
         return super().embed_documents(texts)
 
 

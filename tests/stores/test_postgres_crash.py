@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import tempfile
 import threading
 import time
@@ -29,6 +30,33 @@ def own_server() -> Iterator[PostgresServer]:
         server = PostgresServer(Path(directory) / "data")
         yield server
         server.close()
+
+
+def test_a_server_that_still_recovers_is_waited_for() -> None:
+    message = b"SFATAL\0VFATAL\0C57P03\0Mthe database system is in recovery mode\0\0"
+    refusal = b"E" + (len(message) + 4).to_bytes(4, "big") + message
+    refused = 0
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        port = server.getsockname()[1]
+
+        def refuse_thrice() -> None:
+            nonlocal refused
+            while refused < 3:
+                connection, _ = server.accept()
+                with connection:
+                    size = int.from_bytes(connection.recv(4), "big")
+                    if connection.recv(size - 4)[:4] != b"\x04\xd2\x16\x2f":  # that asks for TLS
+                        refused += 1
+                        connection.sendall(refusal)
+                    else:
+                        connection.sendall(b"N")
+
+        thread = threading.Thread(target=refuse_thrice, daemon=True)
+        thread.start()
+        with pytest.raises(StoreUnavailableError):
+            migrate(f"postgresql://u@127.0.0.1:{port}/d?sslmode=disable&gssencmode=disable&connect_timeout=1")
+        thread.join(5)
+    assert refused == 3
 
 
 class Worker:

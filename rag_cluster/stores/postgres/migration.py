@@ -6,12 +6,14 @@ from pathlib import Path
 
 import psycopg
 import psycopg.conninfo
+from tenacity import retry, retry_if_exception, stop_after_delay, wait_fixed
 
 from rag_cluster.errors import InvalidSettingError, StoreUnavailableError
 
 MIGRATIONS = Path(__file__).parent / "migrations"
 _LOCK = 0x7261675F  # "rag_": two processes may migrate at once, one waits for the other
 _CONNECT_SECONDS = 10
+_START_SECONDS = 60.0
 
 
 def head() -> str:
@@ -39,6 +41,17 @@ def migrate(dsn: str) -> None:
         raise StoreUnavailableError(f"PostgreSQL: {str(error).strip()}") from error
 
 
+def _still_starts(error: BaseException) -> bool:
+    """A server that was killed takes no connections until it has recovered: it is there, and says so."""
+    return "the database system is" in str(error)  # starting up, in recovery mode; there is no SQLSTATE to look at
+
+
+@retry(
+    retry=retry_if_exception(_still_starts),
+    stop=stop_after_delay(_START_SECONDS),
+    wait=wait_fixed(0.1),
+    reraise=True,
+)
 def _revision(dsn: str) -> str | None:
     with psycopg.connect(dsn, connect_timeout=_CONNECT_SECONDS, autocommit=True) as connection:
         try:
