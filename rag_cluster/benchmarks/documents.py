@@ -166,20 +166,39 @@ def presentation(path: Path, slides: int) -> None:
 
 
 def scan(path: Path) -> None:
-    """A full page of a text PDF as a grey PNG of 150 dots per inch."""
-    import pypdfium2
-
+    """A full A4 page of text of 10 points, 56 lines, as a grey PNG of 150 dots per inch."""
     source = path.with_suffix(".pdf")
     text_pdf(source, 1)
+    _photograph(source, path)
+
+
+def sparse_scan(path: Path) -> None:
+    """An A4 page with a heading and five lines, as a grey PNG of 150 dots per inch."""
+    from reportlab.pdfgen.canvas import Canvas
+
+    source = path.with_suffix(".pdf")
+    canvas = Canvas(str(source), pagesize=(WIDTH, HEIGHT))
+    canvas.setFont("Helvetica-Bold", 15)
+    canvas.drawString(MARGIN, HEIGHT - 70, "Notice to all stations")
+    _column(canvas, islice(_lines(WIDTH - 2 * MARGIN), 5), MARGIN, HEIGHT - 95, "Times-Roman")
+    canvas.save()
+    _photograph(source, path)
+
+
+def _photograph(source: Path, path: Path) -> None:
+    import pypdfium2
+
     with pypdfium2.PdfDocument(str(source)) as document:
         document[0].render(scale=150 / 72, grayscale=True).to_pil().save(path)
     source.unlink()
 
 
-def blank_picture() -> bytes:
-    """A small white PNG."""
-    from PIL import Image
+def small_picture() -> bytes:
+    """A PNG of one word."""
+    from PIL import Image, ImageDraw
 
+    picture = Image.new("L", (200, 60), 255)
+    ImageDraw.Draw(picture).text((20, 20), "warm", fill=0)
     out = io.BytesIO()
-    Image.new("L", (64, 64), 255).save(out, "PNG")
+    picture.save(out, "PNG")
     return out.getvalue()

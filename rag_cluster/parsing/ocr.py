@@ -22,7 +22,7 @@ from rag_cluster.parsing.reading_order import OcrParagraph, paragraphs
 if TYPE_CHECKING:
     from PIL import Image
 
-    from rag_cluster.parsing.ocr_models import Pixels
+    from rag_cluster.parsing.ocr_cuts import Pixels
 
 __all__ = ["LEGIBLE", "OcrMode", "OcrParagraph", "PageReading", "RapidOcr", "read_page", "recognize_page", "uses_cuda"]
 

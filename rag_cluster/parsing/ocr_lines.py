@@ -15,12 +15,13 @@ from enum import IntEnum
 from typing import TYPE_CHECKING
 
 from rag_cluster.domain.ports import RecognizedLine
-from rag_cluster.parsing.ocr_models import TextModels, cut
+from rag_cluster.parsing.ocr_cuts import cut
+from rag_cluster.parsing.ocr_models import TextModels
 
 if TYPE_CHECKING:
     import numpy as np
 
-    from rag_cluster.parsing.ocr_models import Pixels, Quad
+    from rag_cluster.parsing.ocr_cuts import Pixels, Quad
 
 SURE = 0.80
 """Mean confidence above which a page is taken to stand as it was read."""
@@ -61,10 +62,10 @@ class PageLines:
 
 def read_lines(models: TextModels, pixels: Pixels, *, upright: bool = False) -> PageLines:
     """All lines of a page, in no order. upright: it is known to stand so."""
-    quads = models.detect(pixels)
-    if not quads:
+    found = [cut(pixels, quad) for quad in models.detect(pixels)]
+    if not found:
         return PageLines(())
-    cuts = [cut(pixels, quad) for quad in quads]
+    cuts, quads = [picture for picture, _ in found], [quad for _, quad in found]
     way, readings = (Way.UPRIGHT, {}) if upright else _way(models, cuts)
     _read_others(models, cuts, way, readings)
     if way is Way.UPRIGHT:

@@ -1,10 +1,9 @@
 """The two networks of text recognition as onnxruntime sessions: where lines stand, and what a line says.
 
-    pixels -> detect -> quads -> cut -> pictures of lines -> read -> (text, confidence) ...
+    pixels -> detect -> quads -> (ocr_cuts) -> pictures of lines -> read -> (text, confidence) ...
 
 Weights are rapidocr's (PP-OCRv6 small: Chinese, English, Latin scripts, Japanese, digits); the recognising one is also
-here in 8 bits (weights/README.md), which a CPU with VNNI reads 2.2 times as fast. Pixels are BGR, uint8, (height,
-width, 3); quads are float32 (4, 2): corners from the top left, clockwise.
+here in 8 bits (weights/README.md), which a CPU with VNNI reads 2.2 times as fast.
 """
 
 from __future__ import annotations
@@ -18,13 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rag_cluster.errors import MissingDependencyError
+from rag_cluster.parsing.ocr_cuts import printed, short_side
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    Pixels = NDArray[np.uint8]
-    Quad = NDArray[np.float32]
+    from rag_cluster.parsing.ocr_cuts import Pixels, Quad
 
 logger = logging.getLogger(__name__)
 
@@ -40,13 +39,8 @@ FINE_HEIGHT = 12.5
 """Pixels of the height of what was found (first decile) below which it is looked for again; type of 7 is 13 high."""
 ENLARGE = 3.0
 """Small pictures are enlarged by this at most."""
-CONTRAST = 24
-"""Grey levels between paper and ink, at least; below is a blank page."""
 HEIGHT = 48
 """Pixels of the height in which lines are read."""
-LOOSE = 0.76
-FILLED = 0.80
-"""Of the height of a line's picture that is ink: below LOOSE it is cut to FILLED."""
 NARROWEST = 96
 """Pixels of the width in which lines are read, at least."""
 CPU_COLUMNS = 1024
@@ -68,22 +62,18 @@ class TextModels:
 
     def detect(self, pixels: Pixels) -> list[Quad]:
         """Quads of the lines, top to bottom; [] on a blank page."""
-        grey = pixels[::2, ::2]
-        if not pixels.size or int(grey.max()) - int(grey.min()) < CONTRAST:
-            return []
-        longer = max(pixels.shape[:2])
-        scale = min(SIDE / longer, ENLARGE)
-        quads = self._detect(pixels, scale)
-        heights = sorted(short_side(quad) * scale for quad in quads)
-        finer = min(FINE_SIDE / longer, 1.0)
-        if finer > 1.2 * scale and (not heights or heights[len(heights) // 10] < FINE_HEIGHT):
-            quads = self._detect(pixels, finer)
-        return sorted(quads, key=lambda quad: float(quad[:, 1].mean()))
+        import numpy as np
+
+        out = []
+        # The detector sees less in a large empty page: it gets what is printed.
+        for left, top, right, bottom in printed(pixels):
+            quads = self._search(pixels[top:bottom, left:right])
+            out += [quad + np.array([left, top], np.float32) for quad in quads]
+        return sorted(out, key=lambda quad: float(quad[:, 1].mean()))
 
     def read(self, lines: Sequence[Pixels], squeeze: float = 1.0) -> list[tuple[str, float]]:
         """(text, confidence 0-1) of each upright picture of a line. squeeze: of the width, before it is read."""
         out: list[tuple[str, float]] = [("", 0.0)] * len(lines)
-        lines = [_close(line) for line in lines]
         widths = [max(math.ceil(HEIGHT * line.shape[1] / line.shape[0] * squeeze), 8) for line in lines]
         for batch in _batches(widths, GPU_COLUMNS if self._cuda else CPU_COLUMNS):
             for index, reading in zip(
@@ -91,6 +81,17 @@ class TextModels:
             ):
                 out[index] = reading
         return out
+
+    def _search(self, pixels: Pixels) -> list[Quad]:
+        """Quads of the lines, looked for twice where the type is small."""
+        longer = max(pixels.shape[:2])
+        scale = min(SIDE / longer, ENLARGE)
+        quads = self._detect(pixels, scale)
+        heights = sorted(short_side(quad) * scale for quad in quads)
+        finer = min(FINE_SIDE / longer, 1.0)
+        if finer > 1.2 * scale and (not heights or heights[len(heights) // 10] < FINE_HEIGHT):
+            return self._detect(pixels, finer)
+        return quads
 
     def _detect(self, pixels: Pixels, scale: float) -> list[Quad]:
         import cv2
@@ -195,52 +196,6 @@ def reads_int8(cpuinfo: Path = Path("/proc/cpuinfo")) -> bool:
         return False
     flags = next((line for line in cpuinfo.read_text().splitlines() if line.startswith("flags")), "").split()
     return not {"avx512_vnni", "avx_vnni"}.isdisjoint(flags)
-
-
-def short_side(quad: Quad) -> float:
-    """The height of a line, or its width where it runs from top to bottom."""
-    return min(math.dist(quad[0], quad[3]), math.dist(quad[0], quad[1]))
-
-
-def cut(pixels: Pixels, quad: Quad) -> Pixels:
-    """The picture of a line, straightened, as it stands on the page."""
-    import cv2
-    import numpy as np
-
-    width = max(1, round(max(math.dist(quad[0], quad[1]), math.dist(quad[2], quad[3]))))
-    height = max(1, round(max(math.dist(quad[0], quad[3]), math.dist(quad[1], quad[2]))))
-    target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
-    return cv2.warpPerspective(  # type: ignore[return-value]
-        pixels,
-        cv2.getPerspectiveTransform(quad, target),
-        (width, height),
-        borderMode=cv2.BORDER_REPLICATE,
-        flags=cv2.INTER_CUBIC,
-    )
-
-
-def _close(line: Pixels) -> Pixels:
-    """A line without wide margins above and below: they would make its letters too narrow to be told apart."""
-    import cv2
-    import numpy as np
-
-    height = len(line)
-    _, dark = cv2.threshold(cv2.cvtColor(line, cv2.COLOR_BGR2GRAY), 0, 1, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
-    minority = int(dark.mean() < 0.5)
-    counts = (dark == minority).sum(1)
-    edges = np.flatnonzero(np.diff(counts >= max(2, 0.004 * line.shape[1]), prepend=False, append=False))
-    bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
-    if not bands:
-        return line
-    main = max(bands, key=lambda band: int(counts[band[0] : band[1]].sum()))
-    # What is apart from it and cut off by the edge belongs to the lines above and below.
-    own = [band for band in bands if band == main or (band[0] > 0 and band[1] < height)]
-    top, bottom = own[0][0], own[-1][1]
-    # Less than that is a dash or a dot, whose height says nothing.
-    if not 0.4 * height <= bottom - top < LOOSE * height:
-        return line
-    margin = round((bottom - top) * (1 / FILLED - 1) / 2)
-    return line[max(top - margin, 0) : bottom + margin]
 
 
 def _decoded(probabilities: NDArray[np.float32], characters: Sequence[str]) -> tuple[str, float]:

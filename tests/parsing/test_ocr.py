@@ -12,7 +12,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageFont
 
 from rag_cluster.domain.ports import RecognizedLine
-from rag_cluster.parsing import ocr_models
+from rag_cluster.parsing import ocr_cuts, ocr_models
 from rag_cluster.parsing.ocr import RapidOcr, read_page, recognize_page
 from rag_cluster.parsing.ocr_lines import SAMPLE, Way, read_lines
 from rag_cluster.parsing.ocr_models import TextModels, text_models
@@ -182,11 +182,19 @@ def test_small_type_is_searched_in_a_larger_picture(monkeypatch: pytest.MonkeyPa
     detect = TextModels._detect
     monkeypatch.setattr(TextModels, "_detect", lambda self, image, s: scales.append(s) or detect(self, image, s))
     picture = Image.new("L", (3300, 4600), 255)
-    for row in range(6):
-        ImageDraw.Draw(picture).text((200, 200 + 40 * row), SENTENCE, fill=0, font=ImageFont.load_default(18))
-    found = [p.text for p in recognize_page(RapidOcr(1), picture)]
+    for row in range(100):
+        ImageDraw.Draw(picture).text((200, 200 + 40 * row), SENTENCE, fill=0, font=ImageFont.load_default(22))
+    recognize_page(RapidOcr(1), picture)
     assert len(scales) == 2 and scales[1] > 1.4 * scales[0]
-    assert " ".join(found) == " ".join([SENTENCE] * 6)
+
+
+def test_what_stands_far_apart_on_a_large_page_is_searched_by_itself() -> None:
+    picture = Image.new("L", (3300, 4600), 255)
+    for y in (120, 2400, 4480):
+        ImageDraw.Draw(picture).text((200, y), SENTENCE, fill=0, font=ImageFont.load_default(22))
+    found = recognize_page(RapidOcr(1), picture)
+    assert [p.text for p in found] == [SENTENCE] * 3
+    assert [abs(p.bbox[1] - y) < 20 for p, y in zip(found, (120, 2400, 4480), strict=True)] == [True] * 3
 
 
 def test_doubtful_lines_are_left_out_and_counted() -> None:
@@ -209,14 +217,19 @@ def test_lines_of_about_the_same_width_are_read_together() -> None:
     assert all(len(batch) == 1 for batch in ocr_models._batches([900, 900], 1024))
 
 
-def test_margins_that_make_letters_narrow_are_cut_off() -> None:
+def test_margins_that_make_letters_narrow_are_cut_off_from_picture_and_box() -> None:
+    quad = np.array([[0, 0], [400, 0], [400, 60], [0, 60]], np.float32)
     picture = np.full((60, 400, 3), 255, np.uint8)
     picture[18:44, 10:390] = 0
     picture[0:3, 50:200] = 0  # of the line above
-    assert ocr_models._close(picture).shape[0] == pytest.approx(26 / ocr_models.FILLED, abs=2)
+    line, box = ocr_cuts.cut(picture, quad)
+    assert len(line) == pytest.approx(26 / ocr_cuts.FILLED, abs=2)
+    assert box[0].tolist() == pytest.approx([0, 15], abs=1.5) and box[2].tolist() == pytest.approx([400, 47], abs=1.5)
+    down, turned = ocr_cuts.cut(np.ascontiguousarray(picture.transpose(1, 0, 2)), quad[[0, 3, 2, 1]][:, ::-1].copy())
+    assert down.shape[1] == len(line) and turned[0].tolist() == pytest.approx([15, 0], abs=1.5)
     dash = np.full((60, 400, 3), 255, np.uint8)
     dash[28:32, 100:300] = 0
-    assert ocr_models._close(dash).shape == dash.shape
+    assert ocr_cuts.cut(dash, quad)[0].shape == dash.shape
 
 
 def test_a_faint_blank_counts_between_words_beside_chinese_only() -> None:

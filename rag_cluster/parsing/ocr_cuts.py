@@ -1,0 +1,110 @@
+"""Pieces of a page image: what of it is printed, and the picture of one line, close around its ink.
+
+Pixels are BGR, uint8, (height, width, 3); quads are float32 (4, 2): corners from the top left, clockwise.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Pixels = NDArray[np.uint8]
+    Quad = NDArray[np.float32]
+
+CONTRAST = 24
+"""Grey levels between paper and ink, at least."""
+MARGIN = 40
+"""Pixels of paper around what is printed that the detector sees."""
+STRIPE = 0.08
+"""Of the height of a page that is empty between what is searched for lines by itself."""
+LOOSE = 0.76
+FILLED = 0.80
+"""Of the height of a line's picture that is ink: below LOOSE it is cut to FILLED."""
+
+
+def printed(pixels: Pixels) -> list[tuple[int, int, int, int]]:
+    """(left, top, right, bottom) of what is not paper, top to bottom, with a margin; parted by wide empty stripes."""
+    import numpy as np
+
+    if not pixels.size:
+        return []
+    grey = pixels[::2, ::2].min(axis=2)
+    ink = np.abs(grey.astype(np.int16) - int(np.median(grey))) > CONTRAST
+    rows = np.flatnonzero(ink.any(axis=1))
+    if not len(rows):
+        return []
+    height, width = pixels.shape[:2]
+    stripe = max(STRIPE * height, 3 * MARGIN) / 2
+    out = []
+    for part in np.split(rows, np.flatnonzero(np.diff(rows) > stripe) + 1):
+        top, bottom = int(part[0]), int(part[-1]) + 1
+        columns = np.flatnonzero(ink[top:bottom].any(axis=0))
+        left, right = 2 * int(columns[0]) - MARGIN, 2 * int(columns[-1]) + 2 + MARGIN
+        out.append((max(left, 0), max(2 * top - MARGIN, 0), min(right, width), min(2 * bottom + MARGIN, height)))
+    return out
+
+
+def short_side(quad: Quad) -> float:
+    """The height of a line, or its width where it runs from top to bottom."""
+    return min(math.dist(quad[0], quad[3]), math.dist(quad[0], quad[1]))
+
+
+def cut(pixels: Pixels, quad: Quad) -> tuple[Pixels, Quad]:
+    """The picture of a line, straightened, as it stands on the page, and its quad, both close around the ink."""
+    import cv2
+    import numpy as np
+
+    width = max(1, round(max(math.dist(quad[0], quad[1]), math.dist(quad[2], quad[3]))))
+    height = max(1, round(max(math.dist(quad[0], quad[3]), math.dist(quad[1], quad[2]))))
+    target = np.array([[0, 0], [width, 0], [width, height], [0, height]], np.float32)
+    picture = cv2.warpPerspective(
+        pixels,
+        cv2.getPerspectiveTransform(quad, target),
+        (width, height),
+        borderMode=cv2.BORDER_REPLICATE,
+        flags=cv2.INTER_CUBIC,
+    )
+    return _close(np.asarray(picture, np.uint8), quad)
+
+
+def _close(picture: Pixels, quad: Quad) -> tuple[Pixels, Quad]:
+    """Without wide margins along a line: they would make its letters too narrow to be told apart."""
+    import numpy as np
+
+    height, width = picture.shape[:2]
+    tall = height > width
+    first, last = _ink(picture.transpose(1, 0, 2) if tall else picture)
+    start, end = first / min(height, width), last / min(height, width)
+    # From the edge that is first to the one opposite: left to right of a line that runs down, else top to bottom.
+    pairs = ((0, 1), (3, 2)) if tall else ((0, 3), (1, 2))
+    closer = quad.copy()
+    for a, b in pairs:
+        closer[a], closer[b] = quad[a] + (quad[b] - quad[a]) * start, quad[a] + (quad[b] - quad[a]) * end
+    return np.ascontiguousarray(picture[:, first:last] if tall else picture[first:last]), closer
+
+
+def _ink(line: Pixels) -> tuple[int, int]:
+    """[first, last) row of a level line, with a margin; all of them where that would not cut off much."""
+    import cv2
+    import numpy as np
+
+    height = len(line)
+    _, bright = cv2.threshold(cv2.cvtColor(line, cv2.COLOR_BGR2GRAY), 0, 1, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
+    counts = (bright == int(bright.mean() < 0.5)).sum(1)
+    edges = np.flatnonzero(np.diff(counts >= max(2, 0.004 * line.shape[1]), prepend=False, append=False))
+    bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
+    if not bands:
+        return 0, height
+    main = max(bands, key=lambda band: int(counts[band[0] : band[1]].sum()))
+    # What is apart from it and cut off by the edge belongs to the lines above and below.
+    own = [band for band in bands if band == main or (band[0] > 0 and band[1] < height)]
+    top, bottom = own[0][0], own[-1][1]
+    # Less than that is a dash or a dot, whose height says nothing.
+    if not 0.4 * height <= bottom - top < LOOSE * height:
+        return 0, height
+    margin = round((bottom - top) * (1 / FILLED - 1) / 2)
+    return max(top - margin, 0), min(bottom + margin, height)
