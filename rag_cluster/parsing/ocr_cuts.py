@@ -6,6 +6,7 @@ Pixels are BGR, uint8, (height, width, 3); quads are float32 (4, 2): corners fro
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -72,39 +73,53 @@ def cut(pixels: Pixels, quad: Quad) -> tuple[Pixels, Quad]:
 
 
 def _close(picture: Pixels, quad: Quad) -> tuple[Pixels, Quad]:
-    """Without wide margins along a line: they would make its letters too narrow to be told apart."""
+    """Without wide margins: above and below, they would make the letters too narrow to be told apart."""
     import numpy as np
 
-    height, width = picture.shape[:2]
-    tall = height > width
-    first, last = _ink(picture.transpose(1, 0, 2) if tall else picture)
-    start, end = first / min(height, width), last / min(height, width)
-    # From the edge that is first to the one opposite: left to right of a line that runs down, else top to bottom.
-    pairs = ((0, 1), (3, 2)) if tall else ((0, 3), (1, 2))
-    closer = quad.copy()
+    tall = picture.shape[0] > picture.shape[1]
+    level = picture.transpose(1, 0, 2) if tall else picture
+    height, width = level.shape[:2]
+    top, bottom, left, right = _ink(level)
+    # Along a line that runs down, the corners from the top left are those of a level one, mirrored.
+    across, along = ((0, 1), (3, 2)), ((0, 3), (1, 2))
+    closer = _between(quad, across if tall else along, top / height, bottom / height)
+    closer = _between(closer, along if tall else across, left / width, right / width)
+    close = level[top:bottom, left:right]
+    return np.ascontiguousarray(close.transpose(1, 0, 2) if tall else close), closer
+
+
+def _between(quad: Quad, pairs: Sequence[tuple[int, int]], start: float, end: float) -> Quad:
+    """The quad from `start` to `end` (0-1) of two opposite sides."""
+    out = quad.copy()
     for a, b in pairs:
-        closer[a], closer[b] = quad[a] + (quad[b] - quad[a]) * start, quad[a] + (quad[b] - quad[a]) * end
-    return np.ascontiguousarray(picture[:, first:last] if tall else picture[first:last]), closer
+        out[a], out[b] = quad[a] + (quad[b] - quad[a]) * start, quad[a] + (quad[b] - quad[a]) * end
+    return out
 
 
-def _ink(line: Pixels) -> tuple[int, int]:
-    """[first, last) row of a level line, with a margin; all of them where that would not cut off much."""
+def _ink(line: Pixels) -> tuple[int, int, int, int]:
+    """(top, bottom, left, right) of a level line with a margin; its full height where that would not cut off much."""
     import cv2
     import numpy as np
 
-    height = len(line)
+    height, width = line.shape[:2]
     _, bright = cv2.threshold(cv2.cvtColor(line, cv2.COLOR_BGR2GRAY), 0, 1, cv2.THRESH_BINARY + cv2.THRESH_OTSU)
-    counts = (bright == int(bright.mean() < 0.5)).sum(1)
-    edges = np.flatnonzero(np.diff(counts >= max(2, 0.004 * line.shape[1]), prepend=False, append=False))
+    ink = bright == int(bright.mean() < 0.5)
+    counts = ink.sum(1)
+    edges = np.flatnonzero(np.diff(counts >= max(2, 0.004 * width), prepend=False, append=False))
     bands = list(zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True))
     if not bands:
-        return 0, height
+        return 0, height, 0, width
     main = max(bands, key=lambda band: int(counts[band[0] : band[1]].sum()))
     # What is apart from it and cut off by the edge belongs to the lines above and below.
     own = [band for band in bands if band == main or (band[0] > 0 and band[1] < height)]
     top, bottom = own[0][0], own[-1][1]
+    columns = np.flatnonzero(ink[top:bottom].any(0))
+    margin = round(0.3 * (bottom - top))
+    left, right = max(int(columns[0]) - margin, 0), min(int(columns[-1]) + 1 + margin, width)
     # Less than that is a dash or a dot, whose height says nothing.
-    if not 0.4 * height <= bottom - top < LOOSE * height:
-        return 0, height
+    if not 0.4 * height <= bottom - top:
+        return 0, height, 0, width
+    if bottom - top >= LOOSE * height:
+        return 0, height, left, right
     margin = round((bottom - top) * (1 / FILLED - 1) / 2)
-    return max(top - margin, 0), min(bottom + margin, height)
+    return max(top - margin, 0), min(bottom + margin, height), left, right

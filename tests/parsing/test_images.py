@@ -67,6 +67,29 @@ def test_every_page_of_a_tiff_is_read(parse: Parse) -> None:
     assert len(document.assets) == 2 and document.assets[0].media_type == "image/png"
 
 
+def test_a_tiff_thumbnail_is_no_page(parse: Parse) -> None:
+    small = page("Too small to count")
+    small.encoderinfo = {"tiffinfo": {254: 1}}
+    content = encoded(page("First page of the report"), "TIFF", save_all=True, append_images=[small])
+    document = parse("scan.tif", content)
+    assert [b.content for b in document.blocks if b.type is BlockType.TEXT] == ["First page of the report"]
+
+
+@pytest.mark.parametrize(("name", "form"), [("a.webp", "WEBP"), ("a.gif", "GIF"), ("a.png", "PNG")])
+def test_of_an_animation_the_first_frame_is_read(parse: Parse, name: str, form: str) -> None:
+    frames = [page("The first frame says this"), page("The second one says that")]
+    document = parse(name, encoded(frames[0], form, save_all=True, append_images=frames[1:], duration=100))
+    assert [b.content for b in document.blocks[1:]] == ["The first frame says this"]
+    assert document.blocks[1].locator.page is None
+    assert any("2 frames" in warning for warning in document.warnings)
+
+
+def test_the_preview_in_a_photograph_is_not_read_again(parse: Parse) -> None:
+    document = parse("photo.jpg", encoded(page(), "MPO", save_all=True, append_images=[page("A preview of it")]))
+    assert [b.content for b in document.blocks[1:]] == [SENTENCE]
+    assert document.assets[0].media_type == "image/jpeg" and document.warnings == ()
+
+
 def test_without_recognition_a_picture_is_empty(parse: Parse) -> None:
     with pytest.raises(EmptyDocumentError, match="off"):
         parse("scan.png", encoded(page()), ocr=OcrMode.OFF)
