@@ -149,6 +149,7 @@ class DocumentVersion:
     error_type: str | None = None
     error_message: str | None = None
     error_permanent: bool = False
+    error_stage: str | None = None
     parts_total: int | None = None
     """Set together with the snapshot; after that nobody re-parses this version."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -167,6 +168,21 @@ def test_a_document_at_fault_is_a_permanent_failure_row_without_embedding(
     assert version.status is DocumentStatus.FAILED
     assert version.error_permanent
     assert bench.calls["embedded"] == 0
+
+
+def test_a_task_that_is_repeated_in_its_run_does_not_fail_a_document_a_second_time(bench: Bench) -> None:
+    bench.write("blank.md", "  ")
+    todo = work(bench, "blank.md")
+    first, later = str(uuid.uuid4()), str(uuid.uuid4())
+    bench.write_path.ledger.start_run(bench.base.id, [], {}, first)
+    failed = steps.prepare(bench.write_path, todo, owner=first)
+    again = steps.prepare(bench.write_path, todo, owner=first)
+    assert isinstance(failed, Receipt) and isinstance(again, Receipt)
+    assert replace(again, seconds=0.0) == replace(failed, seconds=0.0)
+    assert bench.calls["parsed"] == 1
+    bench.write_path.ledger.start_run(bench.base.id, [], {}, later)  # with --retry-failed
+    steps.prepare(bench.write_path, todo, owner=later)
+    assert [version.version for version in bench.write_path.catalog.versions(todo.document_id)] == [1, 2]
 
 
 def test_a_file_above_the_limit_is_refused_before_it_is_fetched(bench: Bench) -> None:

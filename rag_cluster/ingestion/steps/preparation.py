@@ -80,7 +80,7 @@ def prepare(write_path: WritePath, work: Work, *, owner: str, recognize: bool = 
             )
         )
         if claim is None:
-            return Receipt(work.file.uri, work.document_id, "busy", stage="claim", message="claimed by another owner")
+            return _not_ours(write_path, work)
         if claim.resumed:
             return resume(write_path, work, claim)
         text_only = write_path.text_parser is not None and not recognize
@@ -93,6 +93,23 @@ def prepare(write_path: WritePath, work: Work, *, owner: str, recognize: bool = 
     except Exception as error:  # becomes the document's failure row
         failure, seconds = Failure.of(error, stage.name), time.perf_counter() - started
         return failed(write_path, work.knowledge_base_id, work.file.uri, work.document_id, claim, failure, seconds)
+
+
+def _not_ours(write_path: WritePath, work: Work) -> Receipt:
+    """Somebody has it in hand, or it failed for good since the run began."""
+    versions = write_path.retry.call(lambda: write_path.catalog.versions(work.document_id))
+    newest = versions[-1] if versions else None
+    if newest is None or newest.status is not DocumentStatus.FAILED:
+        return Receipt(work.file.uri, work.document_id, "busy", stage="claim", message="claimed by another owner")
+    return Receipt(
+        work.file.uri,
+        work.document_id,
+        "failed",
+        newest.version,
+        stage=newest.error_stage or "",
+        error_type=newest.error_type,
+        message=newest.error_message or "",
+    )
 
 
 def resume(write_path: WritePath, work: Work, claim: Claim) -> list[PreparedPart] | Receipt:

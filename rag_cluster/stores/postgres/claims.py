@@ -8,7 +8,7 @@ from typing import Any
 from psycopg.types.json import Jsonb
 
 from rag_cluster.domain import ids
-from rag_cluster.domain.documents import Claim, OutboxKind, SourceFile
+from rag_cluster.domain.documents import Claim, DocumentStatus, OutboxKind, SourceFile
 from rag_cluster.errors import ClaimLostError, NotFoundError
 from rag_cluster.stores.postgres.access import SAME_ACCESS, access_values, intern_access
 from rag_cluster.stores.postgres.adapters import as_uuid, known_uuid
@@ -39,7 +39,9 @@ class LedgerClaims:
         lease_seconds: float,
     ) -> Claim | None:
         """Register the document and claim its version to make: a new number, or an unfinished one whose lease ended
-        (resumed=True when its snapshot is committed). None while somebody else holds a live claim.
+        (resumed=True when its snapshot is committed). None while somebody else holds a live claim, and when the same
+        content failed for good since the owner's run began: a task that is repeated after its worker died, or a run
+        beside, must not fail it a second time.
 
         The file's access and metadata take effect at once, for a version published earlier too.
         """
@@ -65,9 +67,12 @@ class LedgerClaims:
                 None if file.keeps_access and not deleted else file.access,
                 None if file.keeps_metadata and not deleted else file.metadata,
             )
+            same_file = newest is not None and (newest["size"], newest["etag"]) == (file.size, file.etag)
+            wanted = newest is not None and same_file and is_wanted(newest, content_fingerprint)
+            if newest is not None and wanted and _failed_meanwhile(connection, newest, owner):
+                return None
             if newest is not None and newest["resumable"]:
-                same_file = (newest["size"], newest["etag"]) == (file.size, file.etag)
-                if same_file and is_wanted(newest, content_fingerprint):
+                if wanted:
                     return take_claim(connection, newest, owner, lease_seconds)
                 fail_version(
                     connection,
@@ -192,6 +197,13 @@ def newest_version(connection: Connection, document_id: str) -> dict[str, Any] |
     return connection.execute(
         _VERSION + " ORDER BY n.version DESC LIMIT 1 FOR NO KEY UPDATE", {"document": document_id}
     ).fetchone()
+
+
+def _failed_meanwhile(connection: Connection, version: Mapping[str, Any], owner: str) -> bool:
+    if version["status"] != DocumentStatus.FAILED or not version["error_permanent"]:
+        return False
+    since = "SELECT 1 FROM ingestion_runs WHERE id = %s AND started_at <= %s"
+    return connection.execute(since, (known_uuid(owner), version["updated_at"])).fetchone() is not None
 
 
 def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, lease_seconds: float) -> Claim:

@@ -98,6 +98,7 @@ def version(row: Row) -> DocumentVersion:
         error_type=row["error_type"],
         error_message=row["error_message"],
         error_permanent=row["error_permanent"],
+        error_stage=row["error_stage"],
         parts_total=row["parts_total"],
     )
 
