@@ -34,6 +34,8 @@ QUESTIONS = (
 """Chinese, English, and one that the samples cannot answer."""
 
 KNOWLEDGE_BASE = "demo"
+VIEWED = "safety_report_2025.pdf"
+"""The sample that the demo draws."""
 
 
 @command
@@ -64,19 +66,20 @@ def demo(
         opened = services(settings)
         stack.enter_context(ray_session(None))
         report = _ingest(settings, opened, quiet=as_json)
+        view = _blocks_view(settings)
         _announce("starting the Serve application")
         endpoint = stack.enter_context(running(settings))
         answers = [_ask(endpoint, question, as_json) for question in QUESTIONS]
         seconds = round(time.monotonic() - started, 1)
         if as_json:
-            emit(_result(seconds, report, answers, endpoint))
+            emit({**_result(seconds, report, answers, endpoint), "blocks_view": view.as_uri()})
         else:
             say(
                 ("\ndone", "green"),
                 f" in {seconds} s. The endpoint {'listens' if keep else 'listened'} on ",
                 (endpoint, "bold"),
             )
-            say("What the parser saw in a file: rag-cluster parse report.pdf --view page.html")
+            say(f"What the parser saw in {VIEWED}, to open in a browser: ", (view.as_uri(), "bold"))
             say("Next, your own documents: rag-cluster ingest ./documents -k handbook --open")
         if keep:
             _announce(f"serving on {endpoint}  (docs: {endpoint}/docs)  Ctrl-C stops")
@@ -131,6 +134,22 @@ def _ingest(settings: Settings, opened: Services, *, quiet: bool) -> IngestionRe
     if not report.ok:
         raise fail(f"the ingestion failed: {report.headline()}", as_json=quiet, kind="ingestion_failed")
     return report
+
+
+def _blocks_view(settings: Settings) -> Path:
+    """A picture of one sample's pages with the blocks drawn on them, in a file that outlives the demo."""
+    from rag_cluster.cli.parse import write_view
+    from rag_cluster.parsing.output import parse_files
+    from rag_cluster.wiring import isolated_parser, parse_limits
+
+    view = Path(tempfile.mkdtemp(prefix="rag-cluster-demo-view-")) / f"{Path(VIEWED).stem}.html"
+    with resources.as_file(resources.files("rag_cluster") / "samples" / VIEWED) as file:
+        (parsed,) = parse_files([file], isolated_parser(settings))
+        if parsed.error is not None:
+            raise parsed.error
+        assert parsed.document is not None, "a file gives a document or an error"
+        write_view(view, parsed.source, parsed.document, parse_limits(settings))
+    return view
 
 
 def _ask(endpoint: str, question: str, quiet: bool) -> AnswerResponse:

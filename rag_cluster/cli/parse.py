@@ -63,7 +63,8 @@ def parse(
             failed += result.error is not None
             _print(result, Format.JSON if as_json else format_, quiet=out_dir is not None or view is not None)
             if view is not None and result.document is not None:
-                _write_view(view, result.source, result.document, parse_limits(settings))
+                write_view(view, result.source, result.document, parse_limits(settings))
+                err.print(Text.assemble("blocks view: ", (str(view), "bold")), soft_wrap=True)
             progress.update(task, advance=1, description=result.path.name)
     if not done:
         raise NotFoundError(f"There is no file to parse in {', '.join(map(str, files))}.")
@@ -99,13 +100,13 @@ def _print(result: ParsedFile, format_: Format, *, quiet: bool) -> None:
         )
 
 
-def _write_view(view: Path, source: DocumentSource, document: ParsedDocument, limits: ParseLimits) -> None:
+def write_view(view: Path, source: DocumentSource, document: ParsedDocument, limits: ParseLimits) -> None:
+    """Write one self-contained HTML page: the document's pages with its blocks drawn on them."""
     from rag_cluster.parsing.blocks_view import blocks_view
     from rag_cluster.parsing.page_pictures import page_pictures
 
     page = blocks_view(document, source, page_pictures(source, limits))
     view.write_text(page, encoding="utf-8", errors="replace")
-    err.print(Text.assemble("blocks view: ", (str(view), "bold")), soft_wrap=True)
 
 
 def register(app: typer.Typer) -> None:
