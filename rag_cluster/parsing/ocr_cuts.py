@@ -49,6 +49,30 @@ def printed(pixels: Pixels) -> list[tuple[int, int, int, int]]:
     return out
 
 
+def joined(quads: Sequence[Quad]) -> list[Quad]:
+    """Level lines with the marks that were found beside them: a closing quotation mark is not a line."""
+    import numpy as np
+
+    if len(quads) < 2:
+        return list(quads)
+    boxes = np.array([(*quad.min(0), *quad.max(0)) for quad in quads])
+    heights = boxes[:, 3] - boxes[:, 1]
+    out = list(quads)
+    taken = set()
+    for i in np.flatnonzero(heights < 0.7 * np.median(heights)):
+        x0, y0, x1, y1 = boxes[i]
+        gaps = np.maximum(boxes[:, 0] - x1, x0 - boxes[:, 2])
+        beside = (heights > 1.4 * (y1 - y0)) & (boxes[:, 1] <= y0 + 2) & (y1 <= boxes[:, 3] + 2)
+        beside &= (gaps < 0.6 * heights) & (x1 - x0 < 1.5 * heights) & (boxes[:, 2] - boxes[:, 0] > 2 * heights)
+        if beside.any():
+            j = int(np.argmin(np.where(beside, gaps, np.inf)))
+            out[j] = out[j].copy()
+            out[j][[0, 3], 0] = np.minimum(out[j][[0, 3], 0], x0)
+            out[j][[1, 2], 0] = np.maximum(out[j][[1, 2], 0], x1)
+            taken.add(int(i))
+    return [quad for i, quad in enumerate(out) if i not in taken]
+
+
 def short_side(quad: Quad) -> float:
     """The height of a line, or its width where it runs from top to bottom."""
     return min(math.dist(quad[0], quad[3]), math.dist(quad[0], quad[1]))

@@ -31,8 +31,8 @@ SAMPLE = 4
 """Lines, the longest ones, from which the way and the script are told."""
 TALL = 1.5
 """Height over width from which a line runs from top to bottom."""
-SQUEEZE = 0.6
-"""Of the width of Chinese and Japanese lines: their characters stay apart, and reading takes 0.6 of the time."""
+SQUEEZE = 0.7
+"""Of the width of Chinese and Japanese lines: their characters stay apart, and reading takes 0.7 of the time."""
 _DENSE = re.compile(r"[\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff]")
 _NARROW = re.compile(r"[A-Za-z\u00c0-\u024f]")
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rag_cluster.errors import MissingDependencyError
-from rag_cluster.parsing.ocr_cuts import printed, short_side
+from rag_cluster.parsing.ocr_cuts import joined, printed, short_side
 
 if TYPE_CHECKING:
     import numpy as np
@@ -67,7 +67,7 @@ class TextModels:
         out = []
         # The detector sees less in a large empty page: it gets what is printed.
         for left, top, right, bottom in printed(pixels):
-            quads = self._search(pixels[top:bottom, left:right])
+            quads = joined(self._search(pixels[top:bottom, left:right]))
             out += [quad + np.array([left, top], np.float32) for quad in quads]
         return sorted(out, key=lambda quad: float(quad[:, 1].mean()))
 

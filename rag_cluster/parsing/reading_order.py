@@ -161,6 +161,14 @@ def _height(line: RecognizedLine) -> float:
     return max(line.bbox[3] - line.bbox[1], 1.0)
 
 
+def _middle(line: RecognizedLine) -> float:
+    return (line.bbox[1] + line.bbox[3]) / 2
+
+
+def _covers(line: RecognizedLine, y: float) -> bool:
+    return line.bbox[1] < y < line.bbox[3]
+
+
 def _width(line: RecognizedLine) -> float:
     return line.bbox[2] - line.bbox[0]
 
@@ -267,9 +275,9 @@ def _cut(pieces: list[RecognizedLine], axis: int, gap: float) -> list[list[Recog
 def _rows(pieces: list[RecognizedLine]) -> list[list[RecognizedLine]]:
     """Pieces at the same height, left to right; rows from top to bottom."""
     rows: list[list[RecognizedLine]] = []
-    for piece in sorted(pieces, key=lambda piece: (piece.bbox[1] + piece.bbox[3]) / 2):
-        middle = (piece.bbox[1] + piece.bbox[3]) / 2
-        if rows and rows[-1][-1].bbox[1] < middle < rows[-1][-1].bbox[3]:
+    for piece in sorted(pieces, key=_middle):
+        # A mark that is small and stands high is of the line that it stands beside.
+        if rows and (_covers(rows[-1][-1], _middle(piece)) or _covers(piece, _middle(rows[-1][-1]))):
             rows[-1].append(piece)
         else:
             rows.append([piece])

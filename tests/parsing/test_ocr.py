@@ -232,6 +232,21 @@ def test_margins_that_make_letters_narrow_are_cut_off_from_picture_and_box() -> 
     assert ocr_cuts.cut(dash, quad)[0].shape == dash.shape
 
 
+def test_a_mark_found_beside_a_line_is_part_of_it() -> None:
+    def box(x0: float, y0: float, x1: float, y1: float) -> Any:
+        return np.array([[x0, y0], [x1, y0], [x1, y1], [x0, y1]], np.float32)
+
+    found = ocr_cuts.joined(
+        [box(50, 100, 600, 136), box(606, 102, 620, 114), box(50, 150, 640, 186), box(900, 150, 912, 160)]
+    )
+    assert [quad[:, 0].max() for quad in found] == [620, 640, 912]
+
+
+def test_a_mark_that_stands_high_is_of_its_row() -> None:
+    text, mark = line("he said: “so it is.", 50, 100, 400, 36), line("”", 452, 102, 10, 12)
+    assert paragraphs([mark, text])[0].text == "he said: “so it is. ”"
+
+
 def test_a_faint_blank_counts_between_words_beside_chinese_only() -> None:
     characters = ["", "a", "b", "中", " "]
 
