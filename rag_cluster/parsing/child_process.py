@@ -96,6 +96,11 @@ class ChildProcess:
                 self._stderr.append(chunk.decode("utf-8", "replace").rstrip())
         process.wait()
 
+    @property
+    def pid(self) -> int | None:
+        """Of the process; None before it runs."""
+        return None if self._process is None else self._process.pid
+
     def ask(self, source: DocumentSource, limits: ParseLimits) -> Outcome:
         """The child's answer; `mark` says what page it is at or was at. ChildTimedOut, ChildDied.
 

@@ -88,6 +88,11 @@ class IsolatedParser:
         with self._lock:
             return Salvage(self._attempt, source, self.registry.limits.timeout).run()
 
+    @property
+    def child_pid(self) -> int | None:
+        """The child that stands ready, for watching it; None while there is none."""
+        return None if self._child is None else self._child.pid
+
     def close(self) -> None:
         """End the child. The parser can be used again afterwards."""
         with self._lock:

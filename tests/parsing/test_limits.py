@@ -12,7 +12,6 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 from PIL import Image
 
@@ -48,9 +47,8 @@ def text_of(document: ParsedDocument) -> str:
 
 
 def peak_memory(parser: IsolatedParser) -> int:
-    """Bytes that the child of this process occupied at most."""
-    (child,) = [p for p in psutil.Process().children() if "rag_cluster.parsing.child" in " ".join(p.cmdline())]
-    status = Path(f"/proc/{child.pid}/status").read_text()
+    """Bytes that the parser's child occupied at most."""
+    status = Path(f"/proc/{parser.child_pid}/status").read_text()
     return next(int(line.split()[1]) * 1024 for line in status.splitlines() if line.startswith("VmHWM"))
 
 
@@ -67,7 +65,8 @@ def test_what_a_parser_does_wrong_is_a_named_error_and_the_next_document_is_read
     how: str, error: type[DocumentError], make_source: MakeSource, tmp_path: Path
 ) -> None:
     plan = {"pages": 1, "bad": {"1": how}, "log": str(tmp_path / "log"), "unmarked": True}
-    limits = ParseLimits(timeout=3, memory_bytes=1 << 29)
+    # Only what hangs needs the time limit; on a busy machine the others are given theirs.
+    limits = ParseLimits(timeout=3 if how == "hang" else 60, memory_bytes=1 << 29)
     with IsolatedParser(limits, parsers=PARSERS) as parser:
         with pytest.raises(error):
             parser.parse(make_source("a.paged", json.dumps(plan)))
