@@ -70,6 +70,11 @@ class State:
     objects: Mapping[str, str]
     """Snapshots, originals and assets: key -> digest."""
 
+    @property
+    def failure_types(self) -> frozenset[str]:
+        """Error types of `failures`."""
+        return frozenset(content.split()[1] for content in self.failures.values())
+
     def differences(self, other: State) -> dict[str, list[str]]:
         """Field -> what is missing here ("-"), more ("+") or different ("!") compared with the other."""
         return {
