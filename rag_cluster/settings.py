@@ -120,7 +120,7 @@ class Settings(BaseSettings):
     candidate_k: int = Field(30, ge=1, le=100)
     score_threshold: float | None = None
     rewrite_url: str = Field(
-        "", description="OpenAI-compatible, e.g. http://host:8000/v1; empty rewrites with RAG_GENERATOR, if it is a model."
+        "", description="OpenAI-compatible, e.g. http://host:8000/v1; empty: RAG_GENERATOR rewrites, if it is a model."
     )
     rewrite_model: str = Field("", description="The model's name at that endpoint.")
     rewrite_api_key: SecretStr = SecretStr("")
