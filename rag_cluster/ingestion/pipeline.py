@@ -61,7 +61,7 @@ _QUIET = {
     "raise_original_map_exception": True,
     "target_max_block_size": BLOCK_BYTES,
     "target_min_block_size": 1,
-    "max_consecutive_actor_init_deaths": 3,  # a killed worker; what our own code raises there is told by the first batch
+    "max_consecutive_actor_init_deaths": 3,  # killed workers: our own errors come with the first batch
 }
 
 _DATA_CONTEXT = threading.Lock()
