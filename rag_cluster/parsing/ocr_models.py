@@ -46,7 +46,7 @@ NARROWEST = 96
 CPU_COLUMNS = 1024
 GPU_COLUMNS = 48_000
 """Pixels of width that are read in one call together, where lines are of about the same width."""
-BLANK = 0.5
+BLANK = 0.25
 FAINT_BLANK = 0.08
 """Probability from which there is a blank between two letters; in a line with Chinese or Japanese, FAINT_BLANK."""
 WIDE = "\u2e80"
