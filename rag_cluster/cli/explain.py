@@ -9,7 +9,19 @@ import typer
 
 from rag_cluster.cli.options import Base, Department, Json, SecurityLevel
 from rag_cluster.cli.output import command, emit, say, table
-from rag_cluster.cli.query import Agent, Fallback, Filter, Key, Mode, Rewrite, TopK, Url, filters_of, local_query, post
+from rag_cluster.cli.query import (
+    Agent,
+    Fallback,
+    Filter,
+    Key,
+    Mode,
+    Rewrite,
+    TopK,
+    Url,
+    local_query,
+    post,
+    query_options,
+)
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.retrieval import RetrievalMode
 from rag_cluster.telemetry import new_trace_id
@@ -43,7 +55,6 @@ def explain(
 
     Example: `rag-cluster explain "crane wind limit" -k harbour --text "72 km/h"`
     """
-    from rag_cluster.serving.schemas import QueryOptions
     from rag_cluster.serving.schemas.explain import ExplainRequest, ExplainResponse, ReaderModel
 
     reader = None
@@ -55,14 +66,7 @@ def explain(
         chunk_id=chunk,
         document_id=document,
         text=text,
-        options=QueryOptions(
-            mode=mode,
-            top_k=top_k,
-            agent_id=agent,
-            rewrite=rewrite,
-            keyword_fallback=keyword_fallback,
-            filters=filters_of(filters),
-        ),
+        options=query_options(mode, top_k, filters, agent, rewrite, keyword_fallback),
         reader=reader,
     )
     if url:

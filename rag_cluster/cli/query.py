@@ -53,15 +53,21 @@ def post(url: str, path: str, model: type[Response], body: dict[str, Any], key: 
         return api.post(path, model, body)
 
 
-def filters_of(text: str | None) -> dict[str, Any]:
-    """The value of --filter. InvalidFilterError; what the filter means is checked with the other options."""
+def query_options(
+    mode: RetrievalMode, top_k: int | None, filters: str | None, agent: str | None, rewrite: bool, fallback: bool
+) -> QueryOptions:
+    """The options of `search`, `ask` and `explain` as a request has them. filters: JSON; InvalidFilterError."""
+    from rag_cluster.serving.schemas import QueryOptions
+
     try:
-        filters = json.loads(text) if text else {}
+        parsed = json.loads(filters) if filters else {}
     except ValueError as error:
         raise InvalidFilterError(f"--filter is not JSON: {error}") from None
-    if not isinstance(filters, dict):
+    if not isinstance(parsed, dict):
         raise InvalidFilterError("--filter is a JSON object")
-    return filters
+    return QueryOptions(
+        mode=mode, top_k=top_k, agent_id=agent, rewrite=rewrite, keyword_fallback=fallback, filters=parsed
+    )
 
 
 def local_query(base: str, options: QueryOptions) -> tuple[Services, str, RetrievalOptions]:
@@ -142,16 +148,9 @@ def search(
 
     Example: `rag-cluster search "crane wind limit" -k harbour --trace`
     """
-    from rag_cluster.serving.schemas import QueryOptions, RetrieveResponse
+    from rag_cluster.serving.schemas import RetrieveResponse
 
-    options = QueryOptions(
-        mode=mode,
-        top_k=top_k,
-        agent_id=agent,
-        rewrite=rewrite,
-        keyword_fallback=keyword_fallback,
-        filters=filters_of(filters),
-    )
+    options = query_options(mode, top_k, filters, agent, rewrite, keyword_fallback)
     if url:
         body = {"knowledge_base": knowledge_base, "query": query, "options": options.model_dump(mode="json")}
         found = post(url, "/v1/retrieve", RetrieveResponse, body, api_key)
@@ -197,16 +196,9 @@ def ask(
 
     Example: `rag-cluster ask "岸桥制动器的标准间隙是多少？" -k harbour`
     """
-    from rag_cluster.serving.schemas import AnswerResponse, QueryOptions
+    from rag_cluster.serving.schemas import AnswerResponse
 
-    options = QueryOptions(
-        mode=mode,
-        top_k=top_k,
-        agent_id=agent,
-        rewrite=rewrite,
-        keyword_fallback=keyword_fallback,
-        filters=filters_of(filters),
-    )
+    options = query_options(mode, top_k, filters, agent, rewrite, keyword_fallback)
     if url:
         body = {"knowledge_base": knowledge_base, "question": question, "options": options.model_dump(mode="json")}
         answer = post(url, "/v1/answer", AnswerResponse, body, api_key)

@@ -10,6 +10,7 @@ the page that does it.
 from __future__ import annotations
 
 import logging
+import sys
 import threading
 from collections.abc import Mapping
 
@@ -100,7 +101,8 @@ class IsolatedParser:
 
     def __del__(self) -> None:
         child = getattr(self, "_child", None)
-        if child is not None:
+        # When the interpreter ends, its modules are gone already, and the child dies with its parent.
+        if child is not None and sys is not None and not sys.is_finalizing():
             child.kill()
 
     def __enter__(self) -> IsolatedParser:
