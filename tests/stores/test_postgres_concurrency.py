@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
 import pytest
+from psycopg.conninfo import make_conninfo
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.domain.documents import Document, SourceKind
+from rag_cluster.domain.documents import Document, OutboxKind, SourceKind
 from rag_cluster.errors import ClaimLostError, DocumentBusyError, IdempotencyConflictError, NotFoundError
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
 from rag_cluster.stores.postgres.database import Database
@@ -187,3 +189,17 @@ def test_sources_and_knowledge_bases_and_indexes_are_made_once(catalog: Postgres
     assert len(set(at_once(*[lambda: catalog.ensure_source(base, SourceKind.BULK, "s").id] * 4))) == 1
     states = at_once(*(lambda i=i: catalog.ensure_index(f"e{i}", 8).state for i in range(4)))
     assert sorted(map(str, states)) == ["active", "building", "building", "building"]
+
+
+def test_no_plan_claims_more_effects_than_the_limit(postgres_dsn: str) -> None:
+    # What the planner takes once the table's statistics say so: a sub-select that it runs again for every row.
+    methods = ("hashjoin", "mergejoin", "hashagg", "sort", "material")
+    options = " ".join(f"-c enable_{method}=off" for method in methods)
+    database = Database(make_conninfo(postgres_dsn, options=options))
+    try:
+        outbox = PostgresOutbox(database)
+        for number in range(3):
+            outbox.add(OutboxKind.INDEX_ACCESS, str(uuid.uuid4()), str(uuid.uuid4()), {"number": number})
+        assert [entry.payload["number"] for entry in outbox.claim(2, 30)] == [0, 1]
+    finally:
+        database.close()

@@ -29,14 +29,17 @@ class PostgresOutbox:
             "document": None if document_id is None else as_uuid(document_id, "document"),
         }
         with self._database.connection() as connection:
+            # Materialised: as a sub-select of the UPDATE, a plan may run it once for each row, and each run skips what
+            # the statement has claimed so far and takes others, beyond the limit.
             claimed = connection.execute(
-                """UPDATE outbox SET attempts = attempts + 1,
-                     available_at = clock_timestamp() + make_interval(secs => %(lease)s)
-                   WHERE id IN (
+                """WITH due AS MATERIALIZED (
                      SELECT id FROM outbox WHERE available_at <= clock_timestamp()
                        AND (%(document)s::uuid IS NULL OR document_id = %(document)s::uuid)
                      ORDER BY available_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
-                   RETURNING *""",
+                   UPDATE outbox SET attempts = attempts + 1,
+                     available_at = clock_timestamp() + make_interval(secs => %(lease)s)
+                   FROM due WHERE outbox.id = due.id
+                   RETURNING outbox.*""",
                 values,
             ).fetchall()
         return sorted((rows.outbox_entry(row) for row in claimed), key=lambda entry: entry.id)
