@@ -3,7 +3,8 @@
     RagClusterError
     ├── InvalidRequestError            1000 invalid_request             400
     │   ├── InvalidFilterError         1010 invalid_filter              400
-    │   └── InvalidSettingError        1011 invalid_setting             400
+    │   ├── InvalidSettingError        1011 invalid_setting             400
+    │   └── ContextOverflowError       1012 context_overflow            400
     ├── NotFoundError                  1001 not_found                   404
     ├── DocumentError                  (a document's content is at fault; permanent)
     │   ├── UnsupportedDocumentTypeError 1002 unsupported_document_type 415
@@ -19,6 +20,8 @@
     │   ├── DocumentBusyError          3002 document_busy               409
     │   └── IdempotencyConflictError   3003 idempotency_conflict        409
     ├── OverloadedError                3004 overloaded                  429
+    ├── OriginalChangedError           3005 original_changed            409
+    ├── OriginalGoneError              3006 original_gone               410
     ├── ExternalServiceError           (an outage; retryable)
     │   ├── StoreUnavailableError      4001 store_unavailable           502
     │   ├── ModelUnavailableError      4002 model_unavailable           502
@@ -35,6 +38,8 @@ Numeric codes continue seed 003's (1002, 1003, 5000).
 """
 
 from __future__ import annotations
+
+from functools import partial
 
 
 class RagClusterError(Exception):
@@ -77,6 +82,25 @@ class InvalidSettingError(InvalidRequestError):
     """A setting is missing, contradicts another one or cannot be met on this machine."""
 
     type, code = "invalid_setting", 1011
+
+
+class ContextOverflowError(InvalidRequestError):
+    """Question and sources are longer than what the language model reads."""
+
+    type, code = "context_overflow", 1012
+
+    def __init__(self, message: str, *, tokens: int = 0, limit: int = 0, retry_after: float | None = None) -> None:
+        super().__init__(message, retry_after=retry_after)
+        self.tokens = tokens
+        """Of the prompt; 0 where the model did not say."""
+        self.limit = limit
+        """For the prompt, with room for an answer; 0 where the model did not say."""
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (
+            partial(ContextOverflowError, tokens=self.tokens, limit=self.limit, retry_after=self.retry_after),
+            (self.message,),
+        )
 
 
 class NotFoundError(RagClusterError):
@@ -167,6 +191,18 @@ class OverloadedError(RagClusterError):
     """Over capacity; retry after `retry_after` seconds."""
 
     type, code, http_status = "overloaded", 3004, 429
+
+
+class OriginalChangedError(RagClusterError):
+    """A referenced original holds other bytes than its document was made of; ingest it again."""
+
+    type, code, http_status = "original_changed", 3005, 409
+
+
+class OriginalGoneError(RagClusterError):
+    """A referenced original is not where it was ingested from any more."""
+
+    type, code, http_status = "original_gone", 3006, 410
 
 
 class ExternalServiceError(RagClusterError):

@@ -51,7 +51,19 @@ class Settings(BaseSettings):
     embedder_threads: int = Field(2, ge=1)
     embedder_batch_size: int = Field(64, ge=1)
     reranker: str = Field("none", description="none | module:Class")
-    generator: str = Field("extractive", description="extractive | module:Class")
+    generator: str = Field("extractive", description="extractive | openai:MODEL | vllm:PATH | module:Class")
+    generator_url: str = Field("", description="Of openai:MODEL, up to and with the version: http://host:8000/v1")
+    generator_api_key: SecretStr = SecretStr("")
+    generator_context_tokens: int = Field(
+        0, ge=0, description="Prompt and answer together, at most; 0: what the model itself states."
+    )
+    generator_stop: list[str] = Field(default_factory=list, description="Texts that end an answer, as a JSON list.")
+    generator_timeout: float = Field(120.0, gt=0, description="Of one answer, retries included.")
+    first_token_timeout: float = Field(30.0, gt=0, description="Until a language model's first word.")
+    max_answer_tokens: int = Field(1024, ge=1)
+    vllm_options: dict[str, Any] = Field(
+        default_factory=dict, description='Arguments of vLLM\'s engine, e.g. {"tensor_parallel_size": 2}'
+    )
     model_load_timeout: float = Field(300.0, gt=0)
     temperature: float = Field(0.2, ge=0, le=2)
     retries: int = Field(3, ge=0, le=10)
@@ -151,6 +163,8 @@ class Settings(BaseSettings):
             raise ValueError("RAG_VISION_URL needs RAG_VISION_MODEL")
         if self.rewrite_url and not self.rewrite_model:
             raise ValueError("RAG_REWRITE_URL needs RAG_REWRITE_MODEL")
+        if self.generator.startswith("openai:") and not self.generator_url:
+            raise ValueError("RAG_GENERATOR=openai:MODEL needs RAG_GENERATOR_URL")
         return self
 
     @classmethod
