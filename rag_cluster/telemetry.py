@@ -24,6 +24,9 @@ BYTES_TOTAL = "rag_bytes_total"
 STAGE_SECONDS = "rag_stage_seconds"
 ERRORS_TOTAL = "rag_errors_total"
 DEGRADATIONS_TOTAL = "rag_degradations_total"
+GENERATIONS_TOTAL = "rag_generations_total"
+GENERATOR_TOKENS_TOTAL = "rag_generator_tokens_total"
+FIRST_TOKEN_SECONDS = "rag_first_token_seconds"
 
 _STANDARD = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 

@@ -1,0 +1,216 @@
+"""The one client of OpenAI's chat completions: for whole answers, waited for or awaited, and for streamed ones."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import httpx
+from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+
+from rag_cluster.engines.chat_stream import BrokenStream, ChatStream
+from rag_cluster.errors import ContextOverflowError, ModelUnavailableError, OverloadedError, RagClusterError
+
+Messages = Sequence[Mapping[str, Any]]
+"""[{"role": ..., "content": ...}, ...]."""
+
+MAX_ANSWER_BYTES = 1024 * 1024
+MAX_STREAM_BYTES = 64 * 1024 * 1024
+"""An event holds one token and some 300 bytes around it."""
+MAX_QUOTED = 300
+"""Bytes of an endpoint's error that a message quotes."""
+_PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
+"""Status codes after which the same request may succeed."""
+
+
+class Refused(Exception):
+    """The endpoint answered with an error status, or not as the protocol says; the message quotes its answer."""
+
+    def __init__(self, status: int, body: str, retry_after: float | None = None) -> None:
+        super().__init__(body if status == 200 else f"status {status}: {body}")
+        self.status = status
+        self.retry_after = retry_after
+        """Seconds, where the endpoint said."""
+
+
+class ChatCompletions:
+    """One model at one endpoint. Thread-safe and picklable; connects at its first call.
+
+    url: up to and with the version, e.g. http://localhost:8000/v1. timeout: seconds of one attempt's silence. retries:
+    further attempts after an outage, with exponential waits between min_wait and max_wait seconds.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        model: str,
+        api_key: str = "",
+        *,
+        timeout: float = 60.0,
+        retries: int = 0,
+        min_wait: float = 1.0,
+        max_wait: float = 10.0,
+        max_bytes: int = MAX_ANSWER_BYTES,
+    ) -> None:
+        self.url = url.rstrip("/") + "/chat/completions"
+        self.model = model
+        self._api_key = api_key
+        self._timeout = timeout
+        self._retries = retries
+        self._waits = (min_wait, max_wait)
+        self._max_bytes = max_bytes
+        self._unconnected()
+
+    def _unconnected(self) -> None:
+        self._client: httpx.Client | None = None
+        self._clients: WeakKeyDictionary[asyncio.AbstractEventLoop, httpx.AsyncClient] = WeakKeyDictionary()
+        self._lock = threading.Lock()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {key: value for key, value in self.__dict__.items() if key not in ("_client", "_clients", "_lock")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._unconnected()
+
+    def complete(self, messages: Messages, **parameters: Any) -> str:
+        """The whole answer, "" for an empty one; ModelUnavailableError. parameters: as the protocol names them."""
+        try:
+            return _text(Retrying(**self.retrying())(self._post, self.body(messages, parameters)))
+        except (httpx.HTTPError, httpx.InvalidURL, Refused) as error:
+            raise ModelUnavailableError(self.message(error)) from error
+
+    async def complete_async(self, messages: Messages, **parameters: Any) -> str:
+        """`complete`, awaited: cancelling closes the connection."""
+        try:
+            return _text(await AsyncRetrying(**self.retrying())(self._post_async, self.body(messages, parameters)))
+        except (httpx.HTTPError, httpx.InvalidURL, Refused) as error:
+            raise ModelUnavailableError(self.message(error)) from error
+
+    async def open_stream(self, messages: Messages, **parameters: Any) -> ChatStream:
+        """One attempt at a streamed answer, which waits as long as its caller does; the caller closes it.
+
+        httpx.HTTPError, httpx.InvalidURL, Refused: `failure` makes of them what a caller should raise.
+        """
+        body = self.body(messages, {**parameters, "stream": True, "stream_options": {"include_usage": True}})
+        client = self._connected_async()
+        timeout = httpx.Timeout(self._timeout, read=None)
+        request = client.build_request("POST", self.url, json=body, headers=self._headers(), timeout=timeout)
+        response = await client.send(request, stream=True)
+        if response.status_code != 200:
+            try:
+                raise _refused(response, await self._read_async(response))
+            finally:
+                await response.aclose()
+        return ChatStream(response, max_bytes=MAX_STREAM_BYTES)
+
+    def body(self, messages: Messages, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """What is posted."""
+        return {"model": self.model, "messages": list(messages), **parameters}
+
+    def retrying(self) -> dict[str, Any]:
+        """How to try again, for tenacity."""
+        return {
+            "retry": retry_if_exception(may_pass),
+            "stop": stop_after_attempt(self._retries + 1),
+            "wait": self._wait,
+            "reraise": True,
+        }
+
+    def _wait(self, state: RetryCallState) -> float:
+        """Exponential, or as long as the endpoint asks for, but never longer than the setting says."""
+        error = state.outcome.exception() if state.outcome is not None else None
+        asked = error.retry_after if isinstance(error, Refused) else None
+        low, high = self._waits
+        return min(high, max(asked or 0.0, wait_exponential(multiplier=low, max=high)(state)))
+
+    def message(self, error: Exception) -> str:
+        """What went wrong, naming the endpoint."""
+        name = "" if isinstance(error, Refused | BrokenStream) else type(error).__name__
+        return f"{self.url} gave no answer: {' '.join(filter(None, (name, str(error))))}"
+
+    def failure(self, error: Exception) -> RagClusterError:
+        """The error of this program that a streamed answer ends with."""
+        if isinstance(error, Refused) and error.status == 429:
+            return OverloadedError(self.message(error), retry_after=error.retry_after)
+        if isinstance(error, Refused) and error.status in (400, 413) and _speaks_of_length(str(error)):
+            return ContextOverflowError(self.message(error))
+        return ModelUnavailableError(self.message(error))
+
+    def _post(self, body: dict[str, Any]) -> bytes:
+        with self._connected().stream("POST", self.url, json=body, headers=self._headers()) as response:
+            content = b""
+            for chunk in response.iter_bytes():
+                content = self._grown(response, content, chunk)
+        return _accepted(response, content)
+
+    async def _post_async(self, body: dict[str, Any]) -> bytes:
+        async with self._connected_async().stream("POST", self.url, json=body, headers=self._headers()) as response:
+            content = await self._read_async(response)
+        return _accepted(response, content)
+
+    async def _read_async(self, response: httpx.Response) -> bytes:
+        content = b""
+        async for chunk in response.aiter_bytes():
+            content = self._grown(response, content, chunk)
+        return content
+
+    def _grown(self, response: httpx.Response, content: bytes, chunk: bytes) -> bytes:
+        if len(content) + len(chunk) > self._max_bytes:
+            raise Refused(response.status_code, f"an answer of more than {self._max_bytes} bytes")
+        return content + chunk
+
+    def _headers(self) -> dict[str, str]:
+        return {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+
+    def _connected(self) -> httpx.Client:
+        with self._lock:
+            if self._client is None:
+                self._client = httpx.Client(timeout=self._timeout, follow_redirects=False)
+            return self._client
+
+    def _connected_async(self) -> httpx.AsyncClient:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            if loop not in self._clients:
+                self._clients[loop] = httpx.AsyncClient(timeout=self._timeout, follow_redirects=False)
+            return self._clients[loop]
+
+
+def may_pass(error: BaseException) -> bool:
+    """Whether the same request may succeed if it is tried again."""
+    if isinstance(error, Refused):
+        return error.status in _PASSING
+    return isinstance(error, httpx.TransportError) and not isinstance(error, httpx.UnsupportedProtocol)
+
+
+def _accepted(response: httpx.Response, content: bytes) -> bytes:
+    if response.status_code != 200:
+        raise _refused(response, content)
+    return content
+
+
+def _refused(response: httpx.Response, content: bytes) -> Refused:
+    asked = response.headers.get("Retry-After", "")
+    seconds = float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else None
+    return Refused(response.status_code, content[:MAX_QUOTED].decode("utf-8", "replace"), seconds)
+
+
+def _speaks_of_length(body: str) -> bool:
+    """OpenAI's code, and what vLLM, Ollama and llama.cpp say."""
+    lowered = body.lower()
+    return any(words in lowered for words in ("context_length_exceeded", "context length", "context size"))
+
+
+def _text(answer: bytes) -> str:
+    """The first choice's text. Refused when the answer is not of the form that the protocol has."""
+    try:
+        content = json.loads(answer)["choices"][0]["message"]["content"]
+    except (ValueError, KeyError, IndexError, TypeError):
+        shown = answer[:MAX_QUOTED].decode("utf-8", "replace")
+        raise Refused(200, f"what came is not a chat completion: {shown}") from None
+    return content if isinstance(content, str) else ""
