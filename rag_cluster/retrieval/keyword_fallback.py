@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rag_cluster.domain.access import AccessFilter
+from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.ports import ChunkSearch
 from rag_cluster.domain.terms import keywords, word_count
 from rag_cluster.retrieval.access import SecondCheck
@@ -72,6 +73,7 @@ async def fill(
         trace.note(NAME, "no chunk search configured")
     if wanted is None or search is None:
         return []
+    seconds = share(seconds)
     with trace.stage(NAME) as counts:
         try:
             async with asyncio.timeout(seconds):
@@ -79,7 +81,7 @@ async def fill(
                 hits = await search.keyword_hits(access, wanted.words, least=wanted.least, limit=limit)
                 await check.admit(hits)
         except TimeoutError:
-            trace.degrade(NAME, f"no answer within {seconds:g} s")
+            trace.degrade(NAME, f"no answer within {seconds:.3g} s")
             hits = []
         except Exception as error:  # becomes a trace entry
             trace.degrade(NAME, str(error) or type(error).__name__)

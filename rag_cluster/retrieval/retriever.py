@@ -45,6 +45,7 @@ from rag_cluster.retrieval.trace import TraceRecorder
 from rag_cluster.telemetry import NullMetrics
 
 REWRITE_SECONDS = 3.0
+RERANK_SECONDS = 5.0
 KEYWORD_SECONDS = 2.0
 
 
@@ -97,6 +98,7 @@ class Stages:
     rewriter: QueryRewriter | None = None
     search: ChunkSearch | None = None
     rewrite_seconds: float = REWRITE_SECONDS
+    rerank_seconds: float = RERANK_SECONDS
     keyword_seconds: float = KEYWORD_SECONDS
     metrics: MetricSink = field(default_factory=NullMetrics)
 
@@ -114,6 +116,7 @@ class Retriever:
         rewriter: QueryRewriter | None = None,
         search: ChunkSearch | None = None,
         rewrite_seconds: float = REWRITE_SECONDS,
+        rerank_seconds: float = RERANK_SECONDS,
         keyword_seconds: float = KEYWORD_SECONDS,
         metrics: MetricSink | None = None,
     ) -> None:
@@ -121,7 +124,7 @@ class Retriever:
         self._index = index
         self._embedder = embedder
         self._stages = Stages(
-            reranker, rewriter, search, rewrite_seconds, keyword_seconds, metrics if metrics else NullMetrics()
+            reranker, rewriter, search, rewrite_seconds, rerank_seconds, keyword_seconds, metrics or NullMetrics()
         )
 
     async def retrieve(
@@ -201,7 +204,8 @@ class Retriever:
     async def _choose(self, passage: Passage, options: RetrievalOptions, trace: TraceRecorder) -> None:
         """The final order, without third copies."""
         if options.rerank:
-            await rerank(self._stages.reranker, passage.query, passage.candidates, trace)
+            stages = self._stages
+            await rerank(stages.reranker, passage.query, passage.candidates, trace, seconds=stages.rerank_seconds)
         ordered = corrections.final_order(passage.candidates, passage.scope, options)
         passage.ordered = without_copies(ordered, lambda one: one.copy_key)
 

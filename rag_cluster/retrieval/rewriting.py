@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.ports import QueryRewriter
 from rag_cluster.retrieval.trace import TraceRecorder
 
@@ -21,11 +22,12 @@ async def variants(
         trace.note("rewrite", "no rewriter configured")
         return (query,)
     with trace.stage("rewrite") as counts:
+        seconds = share(seconds)
         try:
             async with asyncio.timeout(seconds):
                 written = await rewriter.rewrite(query)
         except TimeoutError:
-            trace.degrade("rewrite", f"no answer within {seconds:g} s")
+            trace.degrade("rewrite", f"no answer within {seconds:.3g} s")
             written = None
         except Exception as error:  # becomes a trace entry
             trace.degrade("rewrite", str(error) or type(error).__name__)

@@ -7,7 +7,9 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.retrieval import Hit
+from rag_cluster.errors import StoreUnavailableError
 from rag_cluster.retrieval.access import SecondCheck
 
 MAX_LIMIT = 16_384
@@ -43,11 +45,18 @@ class Channel:
         self.limit = self.limit or self.wanted
 
     async def run(self) -> None:
-        """Search once with the present limit. A failure is kept, not raised; cancellation passes through."""
-        started = time.perf_counter()
+        """Search once with the present limit. A failure is kept, not raised; cancellation passes through.
+
+        A channel that hangs fails at half of the time that its request has left, so that the others' hits are used.
+        """
+        started, seconds = time.perf_counter(), share()
         self.rounds += 1
         try:
-            self.hits = await self.search(self.limit)
+            async with asyncio.timeout(seconds) as scope:
+                self.hits = await self.search(self.limit)
+        except TimeoutError as error:
+            late = StoreUnavailableError(f"no answer within {seconds:.3g} s")
+            self.error, self.open = late if scope.expired() else error, False
         except Exception as error:  # becomes a trace entry, or the raised error when every channel failed
             self.error, self.open = error, False
         finally:

@@ -15,7 +15,6 @@ from fastapi import FastAPI
 from ray import serve
 from ray.serve.handle import DeploymentHandle
 
-from rag_cluster.engines.threaded import ThreadedEmbedder
 from rag_cluster.errors import InternalError
 from rag_cluster.ingestion import uploads
 from rag_cluster.serving.api import create_api
@@ -35,7 +34,7 @@ class EmbedderDeployment:
     def __init__(self, factory: ServiceFactory) -> None:
         services = factory()
         configure_logging(services.settings.log_level)
-        self._embedder = ThreadedEmbedder(services.embedder)
+        self._embedder = services.async_embedder
         services.embedder.embed_queries(["warm up"])
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
@@ -83,7 +82,7 @@ class IngressDeployment:
     def __init__(self, factory: ServiceFactory, embedder: DeploymentHandle[Any], worker: DeploymentHandle[Any]) -> None:
         services = factory()
         configure_logging(services.settings.log_level)
-        remote = HandleEmbedder(embedder, services.embedder, services.settings.request_timeout)
+        remote = HandleEmbedder(embedder, services.embedder, services.settings.embed_timeout)
         blocking = BlockingHandleEmbedder(embedder, services.embedder, services.settings.request_timeout)
         self._backend = make_backend(services, remote, blocking_embedder=blocking)
         self._worker = worker

@@ -10,6 +10,7 @@ import numpy as np
 from ray.serve.exceptions import BackPressureError
 from ray.serve.handle import DeploymentHandle
 
+from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.ports import Embedder, Tokenizer
 from rag_cluster.errors import ModelUnavailableError, OverloadedError, RagClusterError
 
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
 
 
 class HandleEmbedder:
-    """AsyncEmbedder over the embedder deployment. `described` states the facts of the same engine; it is not loaded."""
+    """AsyncEmbedder over the embedder deployment. `described` states the facts of the same engine; it is not loaded.
+
+    timeout: seconds, and of a request with a deadline at most its `share`. A cancelled call is cancelled there too.
+    """
 
     def __init__(self, handle: DeploymentHandle[Any], described: Embedder, timeout: float) -> None:
         self._handle = handle
@@ -36,12 +40,16 @@ class HandleEmbedder:
 
     async def _call(self, method: str, texts: Sequence[str]) -> Matrix:
         response = getattr(self._handle, method).remote(list(texts))
+        seconds = share(self._timeout)
         try:
-            async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(seconds):
                 vectors: Matrix = await response
         except TimeoutError:
             response.cancel()
-            raise ModelUnavailableError(f"The embedder gave no vectors within {self._timeout:g} s.") from None
+            raise ModelUnavailableError(f"The embedder gave no vectors within {seconds:.3g} s.") from None
+        except asyncio.CancelledError:
+            response.cancel()
+            raise
         except Exception as error:
             raise _embedder_error(error) from error
         return _checked(vectors, len(texts), self.dimension)

@@ -11,11 +11,11 @@ import pytest
 
 from rag_cluster.answering import records
 from rag_cluster.answering.answerer import Answerer, AnswerLimits
-from rag_cluster.answering.deadline import Deadline
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.answers import AnswerEvent, GenerationRequest
 from rag_cluster.domain.blocks import SourceLocator
+from rag_cluster.domain.deadlines import Deadline
 from rag_cluster.domain.retrieval import AssetReference
 from rag_cluster.engines.extractive import ExtractiveGenerator
 from rag_cluster.errors import (

@@ -10,9 +10,9 @@ from fastapi import APIRouter, Depends, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
-from rag_cluster.answering.deadline import Deadline, within
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.answers import AnswerEvent, AnswerEventKind
+from rag_cluster.domain.deadlines import Deadline, within
 from rag_cluster.domain.documents import KnowledgeBase
 from rag_cluster.domain.retrieval import RetrievalOptions
 from rag_cluster.errors import ForbiddenError
