@@ -13,10 +13,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from threading import Lock
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, BinaryIO
 
 from rag_cluster.domain.documents import (
     DeleteReceipt,
+    Document,
     IndexRecord,
     IngestionJob,
     KnowledgeBase,
@@ -58,7 +59,6 @@ from rag_cluster.telemetry import NullMetrics
 
 if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
-    from rag_cluster.engines.query_cache import QueryCache
     from rag_cluster.ingestion.corrections import Correction
     from rag_cluster.ingestion.uploads import UploadWorker
     from rag_cluster.ingestion.write_path import WritePath
@@ -272,19 +272,7 @@ class Services:
         """The engine in a thread of this process, for commands that run without Serve."""
         from rag_cluster.engines.threaded import ThreadedEmbedder
 
-        return ThreadedEmbedder(self.embedder, batch_tokens=self.settings.embedder_batch_tokens)
-
-    def remembering(self, embedder: AsyncEmbedder) -> AsyncEmbedder:
-        """The same, with the vectors of the questions that this process was asked last."""
-        from rag_cluster.engines.query_cache import CachingEmbedder
-
-        return CachingEmbedder(embedder, self._query_cache)
-
-    @cached_property
-    def _query_cache(self) -> QueryCache:
-        from rag_cluster.engines.query_cache import QueryCache
-
-        return QueryCache(self.settings.query_cache_size)
+        return ThreadedEmbedder(self.embedder)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -354,7 +342,6 @@ class Services:
             rewriter=self.rewriter(embedder),
             search=self.chunk_search,
             rewrite_seconds=settings.rewrite_timeout,
-            rerank_seconds=settings.rerank_timeout,
             keyword_seconds=settings.keyword_timeout,
             metrics=self.metrics,
         )
@@ -502,6 +489,16 @@ class Services:
     def drop_index(self, name: str) -> IndexRecord:
         """Delete an index that is not active."""
         return drop(self.catalog, self.index, name)
+
+    def original(self, document: Document, version: int) -> tuple[BinaryIO, int]:
+        """A version's original as an open stream, and its bytes. NotFoundError; OriginalGoneError and
+        OriginalChangedError of one that was referenced in place."""
+        from rag_cluster.ingestion.originals import open_original
+
+        found = next((entry for entry in self.catalog.versions(document.id) if entry.version == version), None)
+        if found is None:
+            raise NotFoundError(f"document {document.id} has no version {version}")
+        return open_original(self.inputs, self.objects, document, found)
 
     def retry_document(self, document_id: str) -> IngestionJob:
         """Queue a failed document again."""

@@ -45,6 +45,9 @@ def ingest(
     include: Annotated[list[str] | None, typer.Option(help="Only files that match, as *.pdf or 2024/**.")] = None,
     exclude: Annotated[list[str] | None, typer.Option(help="Not the files that match.")] = None,
     sync: Annotated[bool, typer.Option("--sync", help="Delete documents whose files disappeared.")] = False,
+    reference: Annotated[
+        bool, typer.Option("--reference", help="Leave originals where they lie instead of copying them.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done; change nothing.")] = False,
     sample: Annotated[
         int, typer.Option(min=0, help="Forecast hours, failures and size from this many documents; change nothing.")
@@ -89,6 +92,7 @@ def ingest(
         verify_content=verify_content,
         manifests=tuple(manifest or ()),
         patterns=Patterns(tuple(include or ()), tuple(exclude or ())),
+        reference=reference,
         sync=sync,
         time_limit=time_limit,
         progress=not as_json,

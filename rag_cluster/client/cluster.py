@@ -135,6 +135,7 @@ class RagCluster:
         verify_content: bool = False,
         include: Sequence[str] = (),
         exclude: Sequence[str] = (),
+        reference: bool = False,
         sync: bool = False,
         ocr: str | None = None,
         key: str | None = None,
@@ -146,6 +147,7 @@ class RagCluster:
         Here with a local Ray; with a `ray_address` as a job of that cluster, whose paths they then are. A DataFrame is
         a manifest: `uri`, and as far as given `acl`, `department`, `security_level`, `metadata`, `chunking`.
         acl: groups that may read; []: everyone with the base; None: as the document has it, else the base's default.
+        reference: originals stay where they lie; no copies are made.
 
         The same call again follows the job that is under way. With a `key`, a job that succeeded under it is not done
         again either. Failed documents are rows of the report. An interrupt ends a run here, which the next one goes on
@@ -173,6 +175,7 @@ class RagCluster:
                 verify_content=verify_content,
                 include=tuple(include),
                 exclude=tuple(exclude),
+                reference=reference,
                 sync=sync,
                 ocr=ocr,
             )

@@ -33,6 +33,8 @@ class Ingestion:
     verify_content: bool = False
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
+    reference: bool = False
+    """Originals stay where they lie; no copies are made."""
     sync: bool = False
     ocr: str | None = None
 
@@ -54,6 +56,7 @@ class Ingestion:
             verify_content=self.verify_content,
             manifests=self.manifests,
             patterns=Patterns(self.include, self.exclude),
+            reference=self.reference,
             sync=self.sync,
             progress=progress,
         )
@@ -62,7 +65,12 @@ class Ingestion:
         """For a run elsewhere: the same as a `rag-cluster` command line."""
         groups = ["--open"] if self.acl == () else [f"--acl={group}" for group in self.acl or ()]
         single = {"--department": self.department, "--chunking": self.chunking, "--ocr": self.ocr}
-        flags = {"--retry-failed": self.retry_failed, "--verify-content": self.verify_content, "--sync": self.sync}
+        flags = {
+            "--retry-failed": self.retry_failed,
+            "--verify-content": self.verify_content,
+            "--reference": self.reference,
+            "--sync": self.sync,
+        }
         several = {"--manifest": self.manifests, "--include": self.include, "--exclude": self.exclude}
         return [
             "ingest",

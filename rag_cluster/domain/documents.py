@@ -152,6 +152,8 @@ class DocumentVersion:
     error_stage: str | None = None
     parts_total: int | None = None
     """Set together with the snapshot; after that nobody re-parses this version."""
+    referenced: bool = False
+    """Its original was not copied: it lies where it was listed, and is the user's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,6 +214,8 @@ class SourceFile:
     """The same for metadata."""
     chunking_strategy: str | None = None
     """Its own, before the run's and the source's."""
+    referenced: bool = False
+    """The original stays where it lies; no copy is made."""
 
 
 class PlanAction(StrEnum):
@@ -254,6 +258,8 @@ class Claim:
     """True when the version's snapshot is already committed: go straight to index."""
     content_fingerprint: str = ""
     """As the version has it: it may hold the document's text only (`ids.awaiting_recognition`)."""
+    referenced: bool = False
+    """The version's original is not copied."""
 
 
 class PartOutcome(StrEnum):

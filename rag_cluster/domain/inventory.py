@@ -54,6 +54,8 @@ class VersionFacts:
     """Somebody holds a live claim."""
     lapsed_seconds: float | None
     """Seconds since a claim lapsed that nobody gave back; None without one."""
+    referenced: bool = False
+    """Its original lies where it was listed (`Document.uri`), not in the object store."""
 
     @property
     def resumable(self) -> bool:

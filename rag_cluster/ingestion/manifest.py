@@ -30,6 +30,7 @@ SCHEMA = pa.schema(
         ("keeps_access", pa.bool_()),
         ("keeps_metadata", pa.bool_()),
         ("chunking_strategy", pa.string()),
+        ("referenced", pa.bool_()),
     ]
 )
 ROW_GROUP = 1000
@@ -89,6 +90,7 @@ def to_row(planned: PlannedFile) -> dict[str, Any]:
         "keeps_access": file.keeps_access,
         "keeps_metadata": file.keeps_metadata,
         "chunking_strategy": file.chunking_strategy,
+        "referenced": file.referenced,
     }
 
 
@@ -104,6 +106,7 @@ def from_row(row: dict[str, Any]) -> PlannedFile:
         row["keeps_access"],
         row["keeps_metadata"],
         row["chunking_strategy"],
+        row["referenced"],
     )
     return PlannedFile(file, row["document_id"], PlanAction(row["action"]), sys.intern(row["content_fingerprint"]))
 

@@ -35,6 +35,8 @@ class PlanOptions:
     manifests: Sequence[str] = ()
     """Locations of user manifests, listed after the inputs."""
     patterns: Patterns = Patterns()
+    reference: bool = False
+    """Originals stay where they lie; no copies are made of what this run prepares."""
     dry_run: bool = False
     """Change nothing: access and metadata changes are told, not applied."""
 
@@ -83,6 +85,7 @@ def _with_options(file: SourceFile, options: PlanOptions) -> SourceFile:
         metadata=metadata,
         keeps_access=options.access is None and not stated,
         keeps_metadata=not metadata,
+        referenced=options.reference,
     )
 
 

@@ -63,6 +63,8 @@ class IngestionOptions:
     manifests: tuple[str, ...] = ()
     """Locations of user manifests (`user_manifest`), besides the inputs."""
     patterns: Patterns = Patterns()
+    reference: bool = False
+    """Originals stay where they lie: of what this run prepares no copies are made."""
     sync: bool = False
     """Delete the source's documents that the inputs cover and no longer hold."""
     time_limit: float = 0.0
@@ -80,6 +82,7 @@ class IngestionOptions:
             verify_content=self.verify_content,
             manifests=self.manifests,
             patterns=self.patterns,
+            reference=self.reference,
         )
 
     def to_dict(self) -> dict[str, Any]:
@@ -100,6 +103,7 @@ class IngestionOptions:
             "manifests": list(self.manifests),
             "include": list(self.patterns.include),
             "exclude": list(self.patterns.exclude),
+            "reference": self.reference,
             "sync": self.sync,
             "time_limit": self.time_limit,
         }

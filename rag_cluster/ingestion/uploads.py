@@ -30,6 +30,7 @@ from rag_cluster.errors import (
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.failures import Failure, leave, record_failure
 from rag_cluster.ingestion.heartbeat import Heartbeat
+from rag_cluster.ingestion.originals import changed, fetch_referenced, referenced_file
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import trace_id
 
@@ -186,7 +187,7 @@ class _Attempt:
             return steps.resume(write_path, work, claim)
         key = self._original(document, versions, version)
         if key is None:  # a bulk document that failed before its original was stored: it lies where it was listed
-            work, fetch = replace(work, original_stored=False), partial(write_path.inputs.fetch, document.uri)
+            work, fetch = replace(work, original_stored=False), partial(self._fetch_listed, document.uri, version)
         else:
             stored_here = key == keys.source_key(*_place(document), claim.version, document.filename)
             work, fetch = replace(work, original_stored=stored_here), partial(self._fetch, key)
@@ -202,6 +203,14 @@ class _Attempt:
         if document.uri.startswith("upload:"):
             raise NotFoundError(f"the original of {document.filename} is no longer stored; upload it again")
         return None
+
+    def _fetch_listed(self, uri: str, version: DocumentVersion, path: str) -> tuple[str, int]:
+        """The bytes that the version was listed with, or an error: others would be kept under its size and etag."""
+        inputs = self._write_path.inputs
+        now = referenced_file(inputs, uri)
+        if version.sha256 is None and (now.size, now.etag) != (version.size, version.etag):
+            raise changed(uri)
+        return fetch_referenced(inputs, uri, version.sha256, path)
 
     def _fetch(self, key: str, path: str) -> tuple[str, int]:
         digest, size = hashlib.sha256(), 0

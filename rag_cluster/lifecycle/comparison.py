@@ -14,7 +14,8 @@ from rag_cluster.domain import keys
 from rag_cluster.domain.documents import DocumentStatus
 from rag_cluster.domain.inventory import DocumentFacts, Fault, Finding, StoredObject, StoredRow, VersionFacts
 
-POSTGRES, OBJECTS = "postgres", "objects"
+POSTGRES, OBJECTS, SOURCE = "postgres", "objects", "source"
+"""Of a finding. SOURCE: the place that an original was ingested from and is referenced at."""
 _SHOWN = 200
 
 
@@ -193,6 +194,16 @@ def _expected(facts: DocumentFacts, sizes: Mapping[str, int]) -> Iterable[Findin
     if published is None:
         return
     version = published.version
+    if not published.referenced:  # otherwise `View.content_faults` has what its place says
+        yield from _original(facts, published, sizes)
+    for asset in facts.assets:
+        if asset.version == version and sizes.get(asset.object_key) != asset.size:
+            detail = "not there" if asset.object_key not in sizes else f"{sizes[asset.object_key]} bytes"
+            yield finding(facts, Fault.ASSET_LOST, asset.id, OBJECTS, version=version, detail=detail)
+
+
+def _original(facts: DocumentFacts, published: VersionFacts, sizes: Mapping[str, int]) -> Iterable[Finding]:
+    version = published.version
     source = keys.source_key(facts.knowledge_base_id, facts.id, version, facts.filename)
     present = [key for key in sizes if key.startswith(keys.source_prefix(facts.knowledge_base_id, facts.id, version))]
     if not present:
@@ -200,10 +211,6 @@ def _expected(facts: DocumentFacts, sizes: Mapping[str, int]) -> Iterable[Findin
     elif published.size and sizes[present[0]] != published.size:
         detail = f"{sizes[present[0]]} bytes instead of {published.size}"
         yield finding(facts, Fault.ORIGINAL_LOST, present[0], OBJECTS, version=version, detail=detail)
-    for asset in facts.assets:
-        if asset.version == version and sizes.get(asset.object_key) != asset.size:
-            detail = "not there" if asset.object_key not in sizes else f"{sizes[asset.object_key]} bytes"
-            yield finding(facts, Fault.ASSET_LOST, asset.id, OBJECTS, version=version, detail=detail)
 
 
 # -- deleted ---------------------------------------------------------------------------------------------------------

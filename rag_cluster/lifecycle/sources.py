@@ -14,7 +14,8 @@ from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, Snapshot, part_boundaries
 from rag_cluster.domain.documents import DocumentAsset
 from rag_cluster.domain.inventory import DocumentFacts, Finding, VersionFacts
-from rag_cluster.errors import DocumentError, NotFoundError, RagClusterError
+from rag_cluster.errors import DocumentError, NotFoundError, OriginalChangedError, OriginalGoneError, RagClusterError
+from rag_cluster.ingestion.originals import fetch_referenced
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.lifecycle.comparison import View
 
@@ -80,7 +81,8 @@ def asset_rows(facts: DocumentFacts, version: int, parsed: ParsedDocument) -> li
 
 
 def fetch_again(write_path: WritePath, facts: DocumentFacts, version: VersionFacts, key: str) -> None:
-    """Copy the original from where it was ingested. Lost when it is not there or has changed."""
+    """Copy the original from where it was ingested. Lost when it is not there or has changed: a referenced one is the
+    user's, and only they can put it back."""
     if facts.uri.startswith("upload://"):
         raise Lost("it was uploaded: only the uploader has it")
     with TemporaryDirectory(prefix="rag-cluster-") as directory:
@@ -91,12 +93,18 @@ def fetch_again(write_path: WritePath, facts: DocumentFacts, version: VersionFac
             raise Lost(f"its source is gone too: {error.message}") from error
         if sha256 != version.sha256:
             raise Lost("its source has changed since: the next ingest makes a new version")
+        if version.referenced:
+            return  # it is there again
         write_path.objects.put_file(key, path)
 
 
 @contextmanager
 def _original(write_path: WritePath, view: View, version: VersionFacts) -> Iterator[str]:
     facts = view.facts
+    if version.referenced:
+        with _referenced(write_path, facts, version) as copy:
+            yield copy
+        return
     prefix = keys.source_prefix(facts.knowledge_base_id, facts.id, version.version)
     key = next((entry.key for entry in view.objects if entry.key.startswith(prefix)), None)
     if key is None:
@@ -104,13 +112,24 @@ def _original(write_path: WritePath, view: View, version: VersionFacts) -> Itera
     digest = hashlib.sha256()
     with TemporaryDirectory(prefix="rag-cluster-") as directory:
         path = Path(directory) / f"source{Path(facts.filename).suffix.lower()[:16]}"
-        with write_path.objects.open(key) as stored, path.open("wb") as copy:
+        with write_path.objects.open(key) as stored, path.open("wb") as target:
             while block := stored.read(_COPY_BYTES):
                 digest.update(block)
-                copy.write(block)
+                target.write(block)
         if version.sha256 and digest.hexdigest() != version.sha256:
             raise Lost("the original is damaged too")
         yield str(path)
+
+
+@contextmanager
+def _referenced(write_path: WritePath, facts: DocumentFacts, version: VersionFacts) -> Iterator[str]:
+    with TemporaryDirectory(prefix="rag-cluster-") as directory:
+        path = str(Path(directory) / f"source{Path(facts.filename).suffix.lower()[:16]}")
+        try:
+            fetch_referenced(write_path.inputs, facts.uri, version.sha256, path)
+        except (OriginalGoneError, OriginalChangedError) as error:
+            raise Lost(error.message) from error
+        yield path
 
 
 def _snapshot(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from rag_cluster.domain import keys
 from rag_cluster.domain.inventory import DocumentFacts, Fault, Finding, StoredObject, StoredRow, VersionFacts
 from rag_cluster.domain.ports import Inventory, ObjectStore
-from rag_cluster.errors import CorruptSnapshotError, NotFoundError
+from rag_cluster.errors import CorruptSnapshotError, NotFoundError, OriginalChangedError, OriginalGoneError
+from rag_cluster.ingestion.originals import fetch_referenced, referenced_file
 from rag_cluster.ingestion.write_path import WritePath
-from rag_cluster.lifecycle.comparison import OBJECTS, View, finding, snapshot_fault
+from rag_cluster.lifecycle.comparison import OBJECTS, SOURCE, View, finding, snapshot_fault
 
 _READ_BYTES = 1024 * 1024
 Owner = tuple[str, str]
@@ -53,6 +56,8 @@ class Viewer:
             if version.version == facts.published_version or (version.resumable and version.parts_total is not None)
             for fault in self._snapshot(facts, version)
         ]
+        if facts.published is not None and facts.published.referenced:
+            found += self._referenced(facts, facts.published)
         if self._deep and facts.published is not None:
             found += self._hashes(facts, facts.published, {entry.key for entry in objects})
         return found
@@ -73,6 +78,22 @@ class Viewer:
             same = len(ids) != len(set(ids)) or facts.chunk_ids <= set(ids)
         if not same:
             yield snapshot_fault(facts, Fault.SNAPSHOT_CORRUPT, version.version, "it holds other chunks")
+
+    def _referenced(self, facts: DocumentFacts, version: VersionFacts) -> Iterator[Finding]:
+        """What the place of an original that was not copied says. An outage there is raised: it is no fault."""
+        inputs = self._write_path.inputs
+        try:
+            size = referenced_file(inputs, facts.uri).size
+            if self._deep:
+                with TemporaryDirectory(prefix="rag-cluster-") as folder:
+                    fetch_referenced(inputs, facts.uri, version.sha256, str(Path(folder) / "source"))
+        except (OriginalGoneError, OriginalChangedError) as error:
+            detail = "not there" if isinstance(error, OriginalGoneError) else "other content"
+            yield finding(facts, Fault.ORIGINAL_LOST, facts.uri, SOURCE, version=version.version, detail=detail)
+            return
+        if size != version.size:
+            detail = f"{size} bytes instead of {version.size}"
+            yield finding(facts, Fault.ORIGINAL_LOST, facts.uri, SOURCE, version=version.version, detail=detail)
 
     def _hashes(self, facts: DocumentFacts, version: VersionFacts, present: set[str]) -> Iterator[Finding]:
         objects, number = self._write_path.objects, version.version

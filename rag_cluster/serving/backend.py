@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from typing import BinaryIO
 
 from rag_cluster.answering.answerer import Answerer
 from rag_cluster.domain.access import Principal
-from rag_cluster.domain.documents import DeleteReceipt, IngestionJob, Receipt, Source
+from rag_cluster.domain.documents import DeleteReceipt, Document, IngestionJob, Receipt, Source
 from rag_cluster.domain.ports import Agents, AsyncEmbedder, Catalog, Embedder, Ledger, ObjectStore, UploadQueue
 from rag_cluster.ingestion.corrections import Correction
 from rag_cluster.parsing.limits import ParseLimits
@@ -40,6 +41,8 @@ class Backend:
     """Carry out what is owed for one document now, so that an access change is in Milvus when the call returns."""
     content_fingerprint: Callable[[str, str | None], str]
     """Filename, chunking strategy -> fingerprint of parser, chunker and tokenizer."""
+    original: Callable[[Document, int], tuple[BinaryIO, int]]
+    """Document, version -> its original as a stream, and bytes. NotFoundError, OriginalGone- and -ChangedError."""
     retry_document: Callable[[str], IngestionJob]
     """Document id -> the job that tries it again. ConflictError when it did not fail."""
     readiness: Callable[[], Awaitable[Mapping[str, str]]]
@@ -68,7 +71,8 @@ def make_backend(
         ledger=services.ledger,
         uploads=services.uploads,
         objects=services.objects,
-        answerer=services.answerer(services.remembering(embedder)),
+        original=services.original,
+        answerer=services.answerer(embedder),
         delete_document=services.delete_document,
         delete_knowledge_base=services.delete_knowledge_base,
         delete_source=services.delete_source,

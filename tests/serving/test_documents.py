@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
 
+from rag_cluster.domain.documents import PlannedFile, SourceKind
+from rag_cluster.ingestion import steps
+from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.wiring import Services
 
 TEXT = b"The lighthouse of Wenling is 41 metres high. It was built in 1887 by Ada Brandt.\n"
@@ -33,6 +37,31 @@ async def test_the_original_comes_back_byte_for_byte(api: httpx.AsyncClient, upl
     content = await api.get(f"/v1/documents/{body['document_id']}/content")
     assert content.content == TEXT
     assert "filename*=UTF-8''" in content.headers["content-disposition"]
+
+
+async def test_an_original_that_was_referenced_comes_from_its_place_or_tells_what_became_of_it(
+    api: httpx.AsyncClient, base: dict[str, Any], services: Services, tmp_path: Path
+) -> None:
+    path = tmp_path / "塔 高度.txt"
+    path.write_bytes(TEXT)
+    write_path = services.write_path()
+    source = services.catalog.ensure_source(base["id"], SourceKind.BULK, "bulk")
+    (item,) = plan(write_path, base["id"], [str(path)], PlanOptions(reference=True))
+    assert isinstance(item, PlannedFile)
+    work = steps.Work(base["id"], source.id, item.document_id, item.file, item.content_fingerprint)
+    parts = steps.prepare(write_path, work, owner="run")
+    assert isinstance(parts, list)
+    steps.index(write_path, steps.open_index(write_path), parts)
+    address = f"/v1/documents/{item.document_id}/content"
+    assert (await api.get(address)).content == TEXT
+    path.write_bytes(TEXT + b"!")
+    changed = await api.get(address)
+    assert (changed.status_code, changed.json()["error"]["type"]) == (409, "original_changed")
+    path.unlink()
+    gone = await api.get(address)
+    assert (gone.status_code, gone.json()["error"]["type"]) == (410, "original_gone")
+    missing = await api.get(address, params={"version": 9})
+    assert (missing.status_code, missing.json()["error"]["type"]) == (404, "not_found")
 
 
 async def test_the_same_bytes_with_the_same_attributes_are_the_same_document(upload: Any, work: Any) -> None:

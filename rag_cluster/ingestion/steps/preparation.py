@@ -273,7 +273,7 @@ def _store(write_path: WritePath, work: Work, claim: Claim, parsed: ParsedDocume
         retry.call(partial(objects.put, asset.object_key, parsed_asset.content))
     if assets:
         retry.call(lambda: write_path.catalog.add_assets(assets))
-    if not work.original_stored:
+    if not (work.original_stored or claim.referenced):
         source = keys.source_key(kb, document_id, version, work.file.filename)
         retry.call(lambda: objects.put_file(source, path))
 

@@ -238,14 +238,13 @@ def content(
     services: Services,
     version: Annotated[int | None, Query(ge=1, description="Default: the published version.")] = None,
 ) -> StreamingResponse:
-    """The original file, as a download."""
+    """The original file, as a download. One that was referenced in place comes from there: 410 `original_gone` when it
+    is not there any more, 409 `original_changed` when it is another by now."""
     document = services.catalog.document(document_id, caller)
     wanted = version or document.published_version
     if wanted is None:
         raise NotFoundError("The document has no published version yet.")
-    key = keys.source_key(document.knowledge_base_id, document.id, wanted, document.filename)
-    size = services.objects.size(key)
-    stream = services.objects.open(key)
+    stream, size = services.original(document, wanted)
 
     def pieces() -> Iterator[bytes]:
         with stream:

@@ -73,7 +73,7 @@ class LedgerClaims:
                 return None
             if newest is not None and newest["resumable"]:
                 if wanted:
-                    return take_claim(connection, newest, owner, lease_seconds)
+                    return take_claim(connection, newest, owner, lease_seconds, referenced=file.referenced)
                 fail_version(
                     connection,
                     newest,
@@ -110,12 +110,20 @@ class LedgerClaims:
             "fingerprint": content_fingerprint,
             "owner": owner,
             "lease": lease_seconds,
+            "referenced": file.referenced,
         }
         with self._database.connection() as connection:
             row = connection.execute(_CLAIM_NEW, values | access_values(knowledge_base, file.access)).fetchone()
         if row is None:
             return None
-        return Claim(document_id, 1, owner, row["claim_token"], content_fingerprint=content_fingerprint)
+        return Claim(
+            document_id,
+            1,
+            owner,
+            row["claim_token"],
+            content_fingerprint=content_fingerprint,
+            referenced=file.referenced,
+        )
 
     def claim_version(self, document_id: str, version: int, *, owner: str, lease_seconds: float) -> Claim | None:
         """Claim one known unfinished version (uploads, retries). None under another's live claim.
@@ -176,8 +184,9 @@ _CLAIM_NEW = f"""
       WHERE s.id = %(source)s
       ON CONFLICT (id) DO NOTHING RETURNING id)
     INSERT INTO document_versions
-      (document_id, version, size, etag, content_fingerprint, claim_owner, claim_until, claim_token, attempts)
-    SELECT id, 1, %(size)s, %(etag)s, %(fingerprint)s, %(owner)s,
+      (document_id, version, size, etag, content_fingerprint, referenced,
+        claim_owner, claim_until, claim_token, attempts)
+    SELECT id, 1, %(size)s, %(etag)s, %(fingerprint)s, %(referenced)s, %(owner)s,
       clock_timestamp() + make_interval(secs => %(lease)s), nextval('claim_tokens'), 1
     FROM made RETURNING claim_token"""  # noqa: S608
 
@@ -206,11 +215,19 @@ def _failed_meanwhile(connection: Connection, version: Mapping[str, Any], owner:
     return connection.execute(since, (known_uuid(owner), version["updated_at"])).fetchone() is not None
 
 
-def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, lease_seconds: float) -> Claim:
+def take_claim(
+    connection: Connection,
+    version: Mapping[str, Any],
+    owner: str,
+    lease_seconds: float,
+    *,
+    referenced: bool | None = None,
+) -> Claim:
     """Claim a locked, resumable version that nobody else holds.
 
     A claim that the owner holds already comes back as it is, extended: the retry of a lost actor. Otherwise a new
-    fencing token shuts out whoever held it before.
+    fencing token shuts out whoever held it before. referenced: what becomes of its original, as long as that is open;
+    None leaves it.
     """
     values = {
         "document": version["document_id"],
@@ -218,6 +235,7 @@ def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, l
         "owner": owner,
         "lease": lease_seconds,
         "held": bool(version["live"]) and version["claim_owner"] == owner,
+        "referenced": referenced,
     }
     row = connection.execute(
         """UPDATE document_versions SET claim_owner = %(owner)s,
@@ -226,9 +244,10 @@ def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, l
              attempts = attempts + CASE WHEN %(held)s THEN 0 ELSE 1 END,
              status = CASE WHEN status <> 'FAILED' THEN status
                            WHEN parts_total IS NULL THEN 'PENDING' ELSE 'EMBEDDING' END,
+             referenced = CASE WHEN parts_total IS NULL THEN coalesce(%(referenced)s, referenced) ELSE referenced END,
              error_stage = NULL, error_type = NULL, error_message = NULL, updated_at = now()
            WHERE document_id = %(document)s AND version = %(version)s
-           RETURNING claim_token, parts_total, content_fingerprint""",
+           RETURNING claim_token, parts_total, content_fingerprint, referenced""",
         values,
     ).fetchone()
     assert row is not None, "the version is locked by this transaction"
@@ -239,6 +258,7 @@ def take_claim(connection: Connection, version: Mapping[str, Any], owner: str, l
         token=row["claim_token"],
         resumed=row["parts_total"] is not None,
         content_fingerprint=row["content_fingerprint"],
+        referenced=row["referenced"],
     )
 
 
@@ -300,8 +320,8 @@ def new_version(connection: Connection, document_id: str, file: SourceFile, cont
         """WITH numbered AS (
              UPDATE documents SET next_version = next_version + 1, filename = %(filename)s, updated_at = now()
              WHERE id = %(document)s RETURNING id, next_version - 1 AS version)
-           INSERT INTO document_versions (document_id, version, size, etag, content_fingerprint)
-           SELECT id, version, %(size)s, %(etag)s, %(fingerprint)s FROM numbered
+           INSERT INTO document_versions (document_id, version, size, etag, content_fingerprint, referenced)
+           SELECT id, version, %(size)s, %(etag)s, %(fingerprint)s, %(referenced)s FROM numbered
            RETURNING document_id, version, claim_owner, false AS live""",
         {
             "document": document_id,
@@ -309,6 +329,7 @@ def new_version(connection: Connection, document_id: str, file: SourceFile, cont
             "size": file.size,
             "etag": file.etag,
             "fingerprint": content_fingerprint,
+            "referenced": file.referenced,
         },
     ).fetchone()
     assert row is not None, "the document is locked by this transaction"

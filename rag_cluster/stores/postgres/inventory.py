@@ -207,4 +207,5 @@ def _version(row: Row, parts: Sequence[Row]) -> VersionFacts:
         claim_token=row["claim_token"],
         live=row["live"],
         lapsed_seconds=row["lapsed_seconds"],
+        referenced=row["referenced"],
     )

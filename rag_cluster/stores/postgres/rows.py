@@ -100,6 +100,7 @@ def version(row: Row) -> DocumentVersion:
         error_permanent=row["error_permanent"],
         error_stage=row["error_stage"],
         parts_total=row["parts_total"],
+        referenced=row["referenced"],
     )
 
 

@@ -95,7 +95,7 @@ def retry(
     if newest["live"]:
         raise DocumentBusyError(f"document {document_id} is being ingested")
     if not (newest["resumable"] and newest["content_fingerprint"] == content_fingerprint):
-        file = SourceFile("", facts["filename"], newest["size"], newest["etag"])
+        file = SourceFile("", facts["filename"], newest["size"], newest["etag"], referenced=newest["referenced"])
         made = new_version(connection, document_id, file, content_fingerprint)
         connection.execute(
             "UPDATE document_versions SET sha256 = %s WHERE document_id = %s AND version = %s",
