@@ -19,6 +19,7 @@ from rag_cluster.cli import (
     ingest,
     keys,
     knowledge_bases,
+    models,
     parse,
     query,
     reembed,
@@ -45,6 +46,7 @@ app.add_typer(agents.app, name="agents")
 app.add_typer(corrections.app, name="corrections")
 app.add_typer(runs.app, name="runs")
 app.add_typer(keys.app, name="keys")
+app.add_typer(models.app, name="models")
 
 _ClickError: Any = typer.BadParameter.__mro__[2]
 """ClickException: typer names it only by its children, and brings its own click since 0.20."""
