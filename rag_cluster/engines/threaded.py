@@ -24,6 +24,9 @@ class ThreadedEmbedder:
     let finish, its result dropped. batch_tokens: of one call.
     """
 
+    _thread: ThreadPoolExecutor | None
+    _batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, MicroBatcher]
+
     def __init__(self, embedder: Embedder, *, batch_tokens: int = BATCH_TOKENS) -> None:
         self._embedder = embedder
         self._batch_tokens = batch_tokens
@@ -61,8 +64,8 @@ class ThreadedEmbedder:
 
     def _open(self) -> None:
         self._lock = threading.Lock()
-        self._thread: ThreadPoolExecutor | None = None
-        self._batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, MicroBatcher] = WeakKeyDictionary()
+        self._thread = None
+        self._batchers = WeakKeyDictionary()
 
     def __getstate__(self) -> dict[str, Any]:
         return {key: value for key, value in vars(self).items() if key not in ("_lock", "_thread", "_batchers")}

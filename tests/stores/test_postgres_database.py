@@ -99,6 +99,45 @@ def test_a_statement_ends_at_the_timeout(postgres_dsn: str) -> None:
     database.close()
 
 
+def test_a_server_that_hangs_is_unavailable_within_the_timeout_and_used_again_afterwards(
+    own_server: PostgresServer,
+) -> None:
+    database = Database(own_server.dsn, pool_size=1, timeout=1)
+    database.ping()
+    with own_server.stopped():
+        started = time.monotonic()
+        with pytest.raises(StoreUnavailableError, match="did not answer within 3 s"):
+            database.ping()
+        assert time.monotonic() - started < 10
+    database.ping()
+    database.close()
+
+
+async def test_a_request_that_is_given_up_does_not_wait_for_a_server_that_hangs(own_server: PostgresServer) -> None:
+    database = Database(own_server.dsn, pool_size=1, timeout=30)
+    async with database.async_connection() as connection:
+        await connection.execute("SELECT 1")
+    with own_server.stopped():
+        started = time.monotonic()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.2), database.async_connection() as connection:
+                await connection.execute("SELECT 1")
+        assert time.monotonic() - started < 4, "psycopg alone takes ten seconds, or for ever"
+    async with database.async_connection() as connection:
+        assert (await (await connection.execute("SELECT 7 AS seven")).fetchone()) == {"seven": 7}
+    await database.aclose()
+
+
+async def test_on_the_event_loop_a_statement_ends_on_this_side_too(own_server: PostgresServer) -> None:
+    database = Database(own_server.dsn, pool_size=1, timeout=1)
+    async with database.async_connection() as connection:
+        await connection.execute("SELECT 1")
+    with own_server.stopped(), pytest.raises(StoreUnavailableError, match="did not answer within 3 s"):
+        async with database.async_connection() as connection:
+            await connection.execute("SELECT 1")
+    await database.aclose()
+
+
 def test_a_process_never_holds_more_connections_than_its_pool(postgres_dsn: str) -> None:
     database = Database(postgres_dsn, pool_size=3, timeout=20)
     with ThreadPoolExecutor(12) as threads:

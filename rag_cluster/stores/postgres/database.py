@@ -6,21 +6,26 @@ import asyncio
 import math
 import select
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg.rows import DictRow, dict_row
+from psycopg.rows import dict_row
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from rag_cluster.errors import StoreUnavailableError
 from rag_cluster.stores.postgres.adapters import ADAPTERS
+from rag_cluster.stores.postgres.connections import (
+    AsyncConnection,
+    Connection,
+    Revive,
+    async_connection_class,
+    connection_class,
+)
 
-Connection = psycopg.Connection[DictRow]
-AsyncConnection = psycopg.AsyncConnection[DictRow]
-Revive = Callable[[], None]
+__all__ = ["AsyncConnection", "Connection", "Database"]
 
 _MAX_CONNECT_SECONDS = 10
 
@@ -31,8 +36,8 @@ class Database:
     dsn: libpq URI or keywords, Unix socket hosts included. pool_size: connections of each pool, at most.
     timeout: seconds for getting a connection, and for each statement. revive is called when connecting fails, before
     one more attempt: whoever finds an embedded server gone restarts it. Picklable; pools do not travel.
-    A statement that cannot be answered raises StoreUnavailableError; a connection that died while idle is replaced
-    before anything is sent on it.
+    A statement that cannot be answered, or is not, raises StoreUnavailableError; a connection that died while idle is
+    replaced before anything is sent on it.
     """
 
     def __init__(self, dsn: str, *, pool_size: int = 4, timeout: float = 30.0, revive: Revive | None = None) -> None:
@@ -108,7 +113,7 @@ class Database:
             if self._pool is None:
                 self._pool = ConnectionPool(
                     self.dsn,
-                    connection_class=_reviving(self._revive),
+                    connection_class=connection_class(self._timeout, self._revive),
                     configure=self._configure,
                     open=True,
                     **self._pool_options(),
@@ -122,7 +127,7 @@ class Database:
             if pool is None:
                 pool = self._async_pools[loop] = AsyncConnectionPool(
                     self.dsn,
-                    connection_class=_async_reviving(self._revive),
+                    connection_class=async_connection_class(self._timeout, self._revive),
                     configure=self._async_configure,
                     open=False,
                     **self._pool_options(),
@@ -219,37 +224,3 @@ def _outage_as_store_error() -> Iterator[None]:
         yield
     except (psycopg.OperationalError, psycopg.InterfaceError) as error:  # PoolTimeout is an OperationalError
         raise StoreUnavailableError(f"PostgreSQL: {str(error).strip() or type(error).__name__}") from error
-
-
-def _reviving(revive: Revive | None) -> type[Connection]:
-    if revive is None:
-        return psycopg.Connection[DictRow]
-    restart: Revive = revive
-
-    class RevivingConnection(psycopg.Connection[DictRow]):
-        @classmethod
-        def connect(cls, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return super().connect(*args, **kwargs)
-            except psycopg.OperationalError:
-                restart()
-                return super().connect(*args, **kwargs)
-
-    return RevivingConnection
-
-
-def _async_reviving(revive: Revive | None) -> type[AsyncConnection]:
-    if revive is None:
-        return psycopg.AsyncConnection[DictRow]
-    restart: Revive = revive
-
-    class AsyncRevivingConnection(psycopg.AsyncConnection[DictRow]):
-        @classmethod
-        async def connect(cls, *args: Any, **kwargs: Any) -> Any:
-            try:
-                return await super().connect(*args, **kwargs)
-            except psycopg.OperationalError:
-                await asyncio.to_thread(restart)
-                return await super().connect(*args, **kwargs)
-
-    return AsyncRevivingConnection
