@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix, Tokenizer
 
 SAMPLE_SECONDS = 0.2
+SAMPLES_PER_SEARCH = 5
 
 
 @dataclass(frozen=True)
@@ -184,12 +185,14 @@ def read_log(folder: Path) -> RunLog:
 class ProcessTimes:
     """CPU seconds of this process, everything that it started, and the servers of a data directory, by kind.
 
-    Sampled, since actors end without their parent hearing of it: the last fifth of a second of each may be missing.
+    Sampled, since actors end without their parent hearing of it: the last fifth of a second of each may be missing, and
+    a process that lives for less than a second.
     """
 
     def __init__(self, servers: Sequence[psutil.Process]) -> None:
         self._servers = servers
         self._last: dict[tuple[int, float], tuple[str, float]] = {}
+        self._found: dict[int, tuple[psutil.Process, str]] = {}
         self._samples: list[tuple[float, dict[str, float]]] = []
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
@@ -223,21 +226,28 @@ class ProcessTimes:
             self._sample()
 
     def _sample(self) -> None:
-        own = psutil.Process()
-        roots = [own, *self._servers]
-        found = {process.pid: process for process in roots}
-        for root in roots:
-            with contextlib.suppress(psutil.Error):
-                found.update((process.pid, process) for process in root.children(recursive=True))
-        for process in found.values():
-            with contextlib.suppress(psutil.Error):
+        """Looking for processes reads all of /proc, which is no part of what is measured: only every few samples."""
+        if len(self._samples) % SAMPLES_PER_SEARCH == 0:
+            self._search()
+        for process, kind in list(self._found.values()):
+            try:
                 used = process.cpu_times()
-                kind = "driver" if process.pid == own.pid else _kind(process)
                 self._last[process.pid, process.create_time()] = (kind, used.user + used.system)
+            except psutil.Error:
+                del self._found[process.pid]
         totals: dict[str, float] = defaultdict(float)
         for kind, seconds in self._last.values():
             totals[kind] += seconds
         self._samples.append((time.time(), totals))
+
+    def _search(self) -> None:
+        own = psutil.Process()
+        for root in [own, *self._servers]:
+            with contextlib.suppress(psutil.Error):
+                for process in [root, *root.children(recursive=True)]:
+                    # A worker gets its name when its actor starts: looked at again each time.
+                    kind = "driver" if process.pid == own.pid else _kind(process)
+                    self._found[process.pid] = (process, kind)
 
 
 def _kind(process: psutil.Process) -> str:

@@ -190,7 +190,8 @@ def _dataset(
             fn_constructor_kwargs=arguments,
             batch_size=None,
             batch_format="pyarrow",
-            compute=_fixed(pools.prepare_actors),
+            compute=_fixed(pools.prepare_actors, worker.tasks_at_once),
+            max_concurrency=worker.tasks_at_once,
             num_cpus=pools.prepare_cpus,
             num_gpus=pools.prepare_gpus or None,
         )
@@ -207,8 +208,13 @@ def _dataset(
     )
 
 
-def _fixed(actors: int) -> ActorPoolStrategy:
-    return ActorPoolStrategy(min_size=actors, max_size=actors, max_tasks_in_flight_per_actor=2)
+def _fixed(actors: int, concurrency: int = 1) -> ActorPoolStrategy:
+    return ActorPoolStrategy(
+        min_size=actors,
+        max_size=actors,
+        max_tasks_in_flight_per_actor=2 * concurrency,
+        enable_true_multi_threading=concurrency > 1,
+    )
 
 
 @contextlib.contextmanager
@@ -254,6 +260,8 @@ class _Prepare(_Worker):
 
     batch_documents = BATCH_DOCUMENTS
     """Of one task, at most."""
+    tasks_at_once = 2
+    """In one actor: while the last documents of a task wait for the disk, the next task has begun."""
 
     def __init__(self, factory: Factory, context: RunContext) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
@@ -287,6 +295,7 @@ class _Recognize(_Prepare):
     """Actor of the OCR stage: the same with text recognition, the only one that may see a GPU for it."""
 
     batch_documents = 1
+    tasks_at_once = 1
 
     def __init__(self, factory: Factory, context: RunContext) -> None:
         _Worker.__init__(self, factory, context)

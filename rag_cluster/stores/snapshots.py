@@ -196,9 +196,9 @@ def _key(knowledge_base_id: str, document_id: str, version: int) -> str:
     return keys.snapshot_prefix(knowledge_base_id, document_id, version) + _FILE
 
 
-def _json(value: Any) -> str:
-    # Parsers state dates and the like: they are kept as text rather than failing a document for them.
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=str)
+# Parsers state dates and the like: they are kept as text rather than failing a document for them.
+# One encoder: `json.dumps` with arguments makes one for each value, a third of the cost of a snapshot.
+_json = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"), default=str).encode
 
 
 def _header(snapshot: Snapshot) -> Row:
@@ -229,13 +229,18 @@ def _rows(file: pq.ParquetFile, groups: Iterable[int]) -> Iterator[Row]:
 
 
 def _write_group(writer: pq.ParquetWriter, schema: pa.Schema, rows: Sequence[Row]) -> None:
-    writer.write_table(pa.Table.from_pylist(list(rows), schema=schema), row_group_size=max(len(rows), 1))
+    columns = [pa.array([row.get(field.name) for row in rows], field.type) for field in schema]
+    writer.write_table(pa.Table.from_arrays(columns, schema=schema), row_group_size=max(len(rows), 1))
 
 
 def _locator(locator: SourceLocator) -> str:
     # to_dict rounds boxes for people; here they stay as they were parsed.
-    exact: dict[str, Any] = {"bbox": locator.bbox, "spans": locator.spans}
-    return _json({name: exact.get(name, value) for name, value in locator.to_dict().items()})
+    found = locator.to_dict()
+    if "bbox" in found:
+        found["bbox"] = locator.bbox
+    if "spans" in found:
+        found["spans"] = locator.spans
+    return _json(found)
 
 
 def _read_locator(row: Row) -> SourceLocator:
