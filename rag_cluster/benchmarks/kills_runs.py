@@ -32,6 +32,8 @@ RUN_TIMEOUT = 900.0
 """Seconds after which a run counts as hanging."""
 POLL_SECONDS = 0.2
 CLEAR_SECONDS = 20.0
+PATIENCE = 3.0
+"""Pauses after which a kind that does not appear is given up for another."""
 TAIL_LINES = 15
 SETTINGS: Mapping[str, Any] = {
     "embedder": EMBEDDER,
@@ -139,22 +141,27 @@ class Ingestion:
         driver, stores = psutil.Process(process.pid), EmbeddedStores(self.home)
         deadline = time.monotonic() + RUN_TIMEOUT
         aim: Target | None = None
-        due = 0.0
+        due = patience = 0.0
         while process.poll() is None:
             time.sleep(POLL_SECONDS)
-            if time.monotonic() > deadline:
+            now = time.monotonic()
+            if now > deadline:
                 process.kill()
             if self.killer is None or self.killer.kills.total() >= self.wanted:
                 continue
             self._started.update((one.pid, one) for one in family(driver))
             alive = living(driver, stores)
-            if aim is None or not due:
-                aim = aim or self.killer.draw()
-                due = time.monotonic() + self.killer.random.uniform(0, 2 * self.pause) if aim in alive else 0.0
-            elif time.monotonic() >= due:
+            if aim is None:
+                aim, due, patience = self.killer.draw(), 0.0, now + PATIENCE * self.pause
+            if not due:
+                if aim in alive:
+                    due = now + self.killer.random.uniform(0, 2 * self.pause)
+                elif now > patience:
+                    aim = None  # this run may never have one of it: what is done already needs no parser
+            elif now >= due:
                 if self.killer.strike(aim, alive.get(aim, ())):
                     yield aim
-                aim, due = None, 0.0
+                aim = None
 
     def _clear(self) -> None:
         """Ray's processes end soon after their driver. Those that do not are killed."""
