@@ -41,7 +41,7 @@ from rag_cluster.telemetry import configure_logging, trace_id
 __all__ = ["IngestionOptions", "IngestionReport", "fill_stream", "run_ingestion"]
 log = logging.getLogger("rag_cluster.ingestion")
 
-BATCH_DOCUMENTS = 16
+BATCH_DOCUMENTS = 32
 BATCH_BYTES = 4 * 1024 * 1024
 """A prepare task takes this much at most (or one larger file), so that its results do not wait for long."""
 PREPARE_THREADS = 4
@@ -190,8 +190,7 @@ def _dataset(
             fn_constructor_kwargs=arguments,
             batch_size=None,
             batch_format="pyarrow",
-            compute=_fixed(pools.prepare_actors, worker.tasks_at_once),
-            max_concurrency=worker.tasks_at_once,
+            compute=_fixed(pools.prepare_actors),
             num_cpus=pools.prepare_cpus,
             num_gpus=pools.prepare_gpus or None,
         )
@@ -208,13 +207,8 @@ def _dataset(
     )
 
 
-def _fixed(actors: int, concurrency: int = 1) -> ActorPoolStrategy:
-    return ActorPoolStrategy(
-        min_size=actors,
-        max_size=actors,
-        max_tasks_in_flight_per_actor=2 * concurrency,
-        enable_true_multi_threading=concurrency > 1,
-    )
+def _fixed(actors: int) -> ActorPoolStrategy:
+    return ActorPoolStrategy(min_size=actors, max_size=actors, max_tasks_in_flight_per_actor=2)
 
 
 @contextlib.contextmanager
@@ -260,8 +254,6 @@ class _Prepare(_Worker):
 
     batch_documents = BATCH_DOCUMENTS
     """Of one task, at most."""
-    tasks_at_once = 2
-    """In one actor: while the last documents of a task wait for the disk, the next task has begun."""
 
     def __init__(self, factory: Factory, context: RunContext) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
@@ -295,7 +287,6 @@ class _Recognize(_Prepare):
     """Actor of the OCR stage: the same with text recognition, the only one that may see a GPU for it."""
 
     batch_documents = 1
-    tasks_at_once = 1
 
     def __init__(self, factory: Factory, context: RunContext) -> None:
         _Worker.__init__(self, factory, context)
