@@ -59,6 +59,7 @@ from rag_cluster.telemetry import NullMetrics
 
 if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
+    from rag_cluster.engines.query_cache import QueryCache
     from rag_cluster.ingestion.corrections import Correction
     from rag_cluster.ingestion.uploads import UploadWorker
     from rag_cluster.ingestion.write_path import WritePath
@@ -272,7 +273,19 @@ class Services:
         """The engine in a thread of this process, for commands that run without Serve."""
         from rag_cluster.engines.threaded import ThreadedEmbedder
 
-        return ThreadedEmbedder(self.embedder)
+        return ThreadedEmbedder(self.embedder, batch_tokens=self.settings.embedder_batch_tokens)
+
+    def remembering(self, embedder: AsyncEmbedder) -> AsyncEmbedder:
+        """The same, with the vectors of the questions that this process was asked last."""
+        from rag_cluster.engines.query_cache import CachingEmbedder
+
+        return CachingEmbedder(embedder, self._query_cache)
+
+    @cached_property
+    def _query_cache(self) -> QueryCache:
+        from rag_cluster.engines.query_cache import QueryCache
+
+        return QueryCache(self.settings.query_cache_size)
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -342,6 +355,7 @@ class Services:
             rewriter=self.rewriter(embedder),
             search=self.chunk_search,
             rewrite_seconds=settings.rewrite_timeout,
+            rerank_seconds=settings.rerank_timeout,
             keyword_seconds=settings.keyword_timeout,
             metrics=self.metrics,
         )

@@ -72,7 +72,7 @@ def make_backend(
         uploads=services.uploads,
         objects=services.objects,
         original=services.original,
-        answerer=services.answerer(embedder),
+        answerer=services.answerer(services.remembering(embedder)),
         delete_document=services.delete_document,
         delete_knowledge_base=services.delete_knowledge_base,
         delete_source=services.delete_source,
