@@ -1,38 +1,58 @@
-"""A synchronous embedder, awaitable."""
+"""Synchronous engines, awaitable."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakKeyDictionary
 
-from rag_cluster.engines.batching import BATCH_TOKENS, MicroBatcher
+from rag_cluster.engines.batching import BATCH_TOKENS, Compute, MicroBatcher
 
 if TYPE_CHECKING:
-    from rag_cluster.domain.ports import Embedder, Matrix
+    from rag_cluster.domain.ports import Embedder, Matrix, Reranker
+
+T = TypeVar("T")
+
+
+class _OneThread:
+    """A thread of its own. One call runs at a time, in the order of arrival: engines use all their threads for one call.
+
+    Cancelling a caller takes a waiting call out of the queue; one that runs is let finish, its result dropped.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._lock = threading.Lock()
+        self._thread: ThreadPoolExecutor | None = None
+
+    async def run(self, call: Callable[[], T]) -> T:
+        """The call's result, without blocking the event loop."""
+        with self._lock:
+            if self._thread is None:
+                self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+
+    def __reduce__(self) -> tuple[type[_OneThread], tuple[str]]:
+        return _OneThread, (self._name,)
 
 
 class ThreadedEmbedder:
-    """AsyncEmbedder over an engine in a thread of its own.
+    """AsyncEmbedder over an engine in a thread of its own; see `_OneThread`. Picklable if the engine is.
 
-    One call runs at a time: engines use all their threads for one call. What comes meanwhile is micro-batched, queries
-    and documents in turns (`MicroBatcher`). Cancelling a caller takes its texts out of the queue; a call that runs is
-    let finish, its result dropped. batch_tokens: of one call.
+    What comes while a call runs is micro-batched, queries and documents in turns (`MicroBatcher`). batch_tokens: of one
+    call.
     """
-
-    _thread: ThreadPoolExecutor | None
-    _batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, MicroBatcher]
 
     def __init__(self, embedder: Embedder, *, batch_tokens: int = BATCH_TOKENS) -> None:
         self._embedder = embedder
         self._batch_tokens = batch_tokens
         self.dimension = embedder.dimension
         self.fingerprint = embedder.fingerprint
-        self._open()
+        self._thread = _OneThread("embedder")
+        self._batchers: WeakKeyDictionary[asyncio.AbstractEventLoop, MicroBatcher] = WeakKeyDictionary()
 
     async def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """`Embedder.embed_documents` without blocking the event loop."""
@@ -44,32 +64,36 @@ class ThreadedEmbedder:
 
     def _batcher(self) -> MicroBatcher:
         loop = asyncio.get_running_loop()
-        with self._lock:
-            found = self._batchers.get(loop)
-            if found is None:
-                lanes = {
-                    "queries": partial(self._compute, "embed_queries"),
-                    "documents": partial(self._compute, "embed_documents"),
-                }
-                found = self._batchers[loop] = MicroBatcher(lanes, max_tokens=self._batch_tokens)
-            return found
+        if loop not in self._batchers:
+            lanes = {
+                "queries": self._threaded(self._embedder.embed_queries),
+                "documents": self._threaded(self._embedder.embed_documents),
+            }
+            self._batchers[loop] = MicroBatcher(lanes, max_tokens=self._batch_tokens)
+        return self._batchers[loop]
 
-    async def _compute(self, method: str, texts: Sequence[str]) -> Matrix:
-        with self._lock:
-            if self._thread is None:
-                self._thread = ThreadPoolExecutor(1, thread_name_prefix="embedder")
-        loop = asyncio.get_running_loop()
-        vectors: Matrix = await loop.run_in_executor(self._thread, getattr(self._embedder, method), texts)
-        return vectors
+    def _threaded(self, embed: Callable[[Sequence[str]], Matrix]) -> Compute:
+        async def compute(texts: Sequence[str]) -> Matrix:
+            return await self._thread.run(lambda: embed(texts))
 
-    def _open(self) -> None:
-        self._lock = threading.Lock()
-        self._thread = None
-        self._batchers = WeakKeyDictionary()
+        return compute
 
-    def __getstate__(self) -> dict[str, Any]:
-        return {key: value for key, value in vars(self).items() if key not in ("_lock", "_thread", "_batchers")}
+    def __reduce__(self) -> tuple[object, ...]:
+        return _rebuilt, (self._embedder, self._batch_tokens)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        vars(self).update(state)
-        self._open()
+
+def _rebuilt(embedder: Embedder, batch_tokens: int) -> ThreadedEmbedder:
+    return ThreadedEmbedder(embedder, batch_tokens=batch_tokens)
+
+
+class ThreadedReranker:
+    """AsyncReranker, likewise."""
+
+    def __init__(self, reranker: Reranker) -> None:
+        self._reranker = reranker
+        self.name = reranker.name
+        self._thread = _OneThread("reranker")
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+        """`Reranker.rerank` without blocking the event loop."""
+        return await self._thread.run(lambda: self._reranker.rerank(query, texts))
