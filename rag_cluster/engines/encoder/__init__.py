@@ -1,0 +1,1 @@
+"""XLM-RoBERTa and BERT encoders without padding: checkpoints, packing, model and runtime."""
