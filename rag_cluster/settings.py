@@ -65,6 +65,10 @@ class Settings(BaseSettings):
         1024, ge=1, description="Serving: texts of several requests go together into calls of so many tokens."
     )
     embed_timeout: float = Field(10.0, gt=0, description="Embedding for one query; then its words alone go on.")
+    embed_p95_target: float = Field(
+        0.5, ge=0, description="Serving: bulk embedding waits while 5 % of the queries' take longer; 0: never."
+    )
+    embedder_gpus: float = Field(0.0, ge=0, description="Of one serving replica, e.g. 0.5; without it sees no GPU.")
     query_cache_size: int = Field(1024, ge=0, description="Questions whose vectors a serving process keeps.")
     reranker: str = Field(
         "none",
@@ -77,6 +81,7 @@ class Settings(BaseSettings):
     reranker_url: str = Field("", description="openai: an endpoint with POST /rerank, e.g. http://host:8000/v1")
     reranker_api_key: SecretStr = SecretStr("")
     reranker_timeout: float = Field(5.0, gt=0, description="openai: each attempt.")
+    reranker_gpus: float = Field(0.0, ge=0, description="As RAG_EMBEDDER_GPUS.")
     model_device: str = Field("auto", description="Of embedder and reranker: auto (a GPU if there is one), cpu, cuda:N")
     model_dtype: Literal["auto", "float32", "bfloat16", "float16", "float8"] = Field(
         "auto", description="auto: bfloat16 on a GPU, float32 on a CPU. float8: varlen, if its ranking check passes."
@@ -146,7 +151,13 @@ class Settings(BaseSettings):
     index_actors: int = Field(1, ge=1)
     prepare_cpus: float = Field(0.5, ge=0)
     index_cpus: float = Field(0.5, ge=0)
+    index_gpus: float = Field(0.0, ge=0, description="Of one index actor, which embeds; without it sees no GPU.")
     index_batch_parts: int = Field(16, ge=1)
+    ingest_embedder: Literal["own", "serve"] = Field(
+        "own", description="own: each index actor loads the model; serve: the running Serve application embeds."
+    )
+    serve_app: str = Field("rag", description="That application's name, on the Ray that the run is on.")
+    serve_embed_timeout: float = Field(300.0, gt=0, description="Of one such request, waiting for capacity included.")
     ocr_actors: int = Field(1, ge=1, description="Scans have a pool of their own, so that they hold up no text.")
     ocr_cpus: float = Field(0.5, ge=0, description="Of one OCR actor; on a cluster as many as RAG_OCR_THREADS.")
     ocr_gpus: float = Field(0.0, ge=0, description="Of one OCR actor, e.g. 0.25; needs RAG_OCR_GPU.")

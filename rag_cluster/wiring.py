@@ -63,6 +63,7 @@ if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
     from rag_cluster.engines.options import EngineOptions
     from rag_cluster.engines.query_cache import QueryCache
+    from rag_cluster.engines.threaded import ThreadedEmbedder
     from rag_cluster.ingestion.corrections import Correction
     from rag_cluster.ingestion.uploads import UploadWorker
     from rag_cluster.ingestion.write_path import WritePath
@@ -311,11 +312,17 @@ class Services:
         return create_embedder(self.settings.embedder, options=embedder_options(self.settings))
 
     @cached_property
-    def async_embedder(self) -> AsyncEmbedder:
-        """The engine in a thread of this process, for commands that run without Serve."""
+    def async_embedder(self) -> ThreadedEmbedder:
+        """The engine in a thread of this process: of a replica that serves it, and of commands that run without Serve."""
         from rag_cluster.engines.threaded import ThreadedEmbedder
 
-        return ThreadedEmbedder(self.embedder, batch_tokens=self.settings.embedder_batch_tokens)
+        settings = self.settings
+        return ThreadedEmbedder(
+            self.embedder,
+            batch_tokens=settings.embedder_batch_tokens,
+            query_target=settings.embed_p95_target,
+            metrics=self.metrics,
+        )
 
     def remembering(self, embedder: AsyncEmbedder) -> AsyncEmbedder:
         """The same, with the vectors of the questions that this process was asked last."""
@@ -468,6 +475,7 @@ class Services:
                 index_actors=settings.index_actors,
                 prepare_cpus=settings.prepare_cpus,
                 index_cpus=settings.index_cpus,
+                index_gpus=settings.index_gpus,
                 batch_parts=settings.index_batch_parts,
                 ocr_actors=settings.ocr_actors,
                 ocr_cpus=settings.ocr_cpus,

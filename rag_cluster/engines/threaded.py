@@ -6,13 +6,14 @@ import asyncio
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from rag_cluster.engines.batching import BATCH_TOKENS, Compute, MicroBatcher
+from rag_cluster.engines.pacing import BULK, QUERIES, QueryPace
 
 if TYPE_CHECKING:
-    from rag_cluster.domain.ports import Embedder, Matrix, Reranker
+    from rag_cluster.domain.ports import Embedder, Matrix, MetricSink, Reranker
 
 T = TypeVar("T")
 
@@ -42,13 +43,22 @@ class _OneThread:
 class ThreadedEmbedder:
     """AsyncEmbedder over an engine in a thread of its own; see `_OneThread`. Picklable if the engine is.
 
-    What comes while a call runs is micro-batched, queries and documents in turns (`MicroBatcher`). batch_tokens: of one
-    call.
+    What comes while a call runs is micro-batched, queries, documents and bulk work in turns (`MicroBatcher`).
+    batch_tokens: of one call. query_target: seconds; while 5 % of the queries take longer, bulk work waits; 0: never.
     """
 
-    def __init__(self, embedder: Embedder, *, batch_tokens: int = BATCH_TOKENS) -> None:
+    def __init__(
+        self,
+        embedder: Embedder,
+        *,
+        batch_tokens: int = BATCH_TOKENS,
+        query_target: float = 0.0,
+        metrics: MetricSink | None = None,
+    ) -> None:
         self._embedder = embedder
         self._batch_tokens = batch_tokens
+        self._pace = QueryPace(query_target)
+        self._metrics = metrics
         self.dimension = embedder.dimension
         self.fingerprint = embedder.fingerprint
         self._thread = _OneThread("embedder")
@@ -60,16 +70,40 @@ class ThreadedEmbedder:
 
     async def embed_queries(self, texts: Sequence[str]) -> Matrix:
         """`Embedder.embed_queries` without blocking the event loop."""
-        return await self._batcher().embed("queries", texts)
+        return await self._batcher().embed(QUERIES, texts)
+
+    async def embed_bulk(self, texts: Sequence[str]) -> Matrix:
+        """As `embed_documents`, for work that nobody waits for."""
+        return await self._batcher().embed(BULK, texts)
+
+    def configure(self, *, batch_tokens: int, query_target: float) -> None:
+        """Other limits from the next call of the engine on."""
+        self._batch_tokens = batch_tokens
+        self._pace.target = query_target
+        for batcher in self._batchers.values():
+            batcher.max_tokens = batch_tokens
+
+    def statistics(self) -> dict[str, Any]:
+        """Limits, and what this event loop's requests became: `LaneCounts` by lane, how many wait, the queries' p95."""
+        batcher = self._batcher()
+        return {
+            "batch_tokens": self._batch_tokens,
+            "query_p95_seconds": self._pace.p95,
+            "waiting": batcher.waiting,
+            "lanes": {lane: counts.snapshot() for lane, counts in batcher.counts.items()},
+        }
 
     def _batcher(self) -> MicroBatcher:
         loop = asyncio.get_running_loop()
         if loop not in self._batchers:
             lanes = {
-                "queries": self._threaded(self._embedder.embed_queries),
+                QUERIES: self._threaded(self._embedder.embed_queries),
                 "documents": self._threaded(self._embedder.embed_documents),
+                BULK: self._threaded(self._embedder.embed_documents),
             }
-            self._batchers[loop] = MicroBatcher(lanes, max_tokens=self._batch_tokens)
+            self._batchers[loop] = MicroBatcher(
+                lanes, max_tokens=self._batch_tokens, pace=self._pace, metrics=self._metrics
+            )
         return self._batchers[loop]
 
     def _threaded(self, embed: Callable[[Sequence[str]], Matrix]) -> Compute:
@@ -79,11 +113,11 @@ class ThreadedEmbedder:
         return compute
 
     def __reduce__(self) -> tuple[object, ...]:
-        return _rebuilt, (self._embedder, self._batch_tokens)
+        return _rebuilt, (self._embedder, self._batch_tokens, self._pace.target)
 
 
-def _rebuilt(embedder: Embedder, batch_tokens: int) -> ThreadedEmbedder:
-    return ThreadedEmbedder(embedder, batch_tokens=batch_tokens)
+def _rebuilt(embedder: Embedder, batch_tokens: int, query_target: float) -> ThreadedEmbedder:
+    return ThreadedEmbedder(embedder, batch_tokens=batch_tokens, query_target=query_target)
 
 
 class ThreadedReranker:
