@@ -44,7 +44,7 @@ from rag_cluster.lifecycle.indexes import drop, switch
 from rag_cluster.lifecycle.outbox import drain
 from rag_cluster.lifecycle.stores import Stores
 from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.settings import Settings, get_settings, load_reference
+from rag_cluster.settings import Settings, get_settings
 from rag_cluster.stores.embedded import EmbeddedStores
 from rag_cluster.stores.postgres.agents import PostgresAgents
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
@@ -365,16 +365,13 @@ class Services:
         return self._chunkers[name]
 
     def generator(self, embedder: AsyncEmbedder) -> Generator:
-        """The generator that the settings name."""
+        """The generator that the settings name, in this process."""
         from rag_cluster.chunking.boundaries import sentences
-        from rag_cluster.engines.extractive import ExtractiveGenerator
+        from rag_cluster.engines.generators import create_generator
 
-        if self.settings.generator == "extractive":
-            return ExtractiveGenerator(embedder, sentences)
-        generator: Generator = load_reference(self.settings.generator)()
-        return generator
+        return create_generator(self.settings, embedder, sentences, self.metrics)
 
-    def rewriter(self, embedder: AsyncEmbedder) -> QueryRewriter | None:
+    def rewriter(self, generator: Generator) -> QueryRewriter | None:
         """The endpoint that the settings name, else the generator, if that is a model. None where neither is."""
         from rag_cluster.engines.rewriting import GeneratorQueryRewriter, OpenAIQueryRewriter
 
@@ -384,9 +381,7 @@ class Services:
             return OpenAIQueryRewriter(
                 settings.rewrite_url, settings.rewrite_model, key, timeout=settings.rewrite_timeout
             )
-        if settings.generator == "extractive":
-            return None
-        return GeneratorQueryRewriter(self.generator(embedder))
+        return None if settings.generator == "extractive" else GeneratorQueryRewriter(generator)
 
     @cached_property
     def describer(self) -> VisionDescriber:
@@ -406,8 +401,10 @@ class Services:
 
     # -- the paths ---------------------------------------------------------------------------------------------------
 
-    def retriever(self, embedder: AsyncEmbedder, reranker: AsyncReranker | None = None) -> Retriever:
-        """The read path up to evidence. reranker: None takes the settings' engine, in a thread of this process."""
+    def retriever(
+        self, embedder: AsyncEmbedder, reranker: AsyncReranker | None = None, generator: Generator | None = None
+    ) -> Retriever:
+        """The read path up to evidence. reranker, generator: None takes the settings' engine, in this process."""
         from rag_cluster.retrieval.retriever import Retriever
 
         settings = self.settings
@@ -416,7 +413,7 @@ class Services:
             self.index,
             embedder,
             reranker=reranker or self.async_reranker,
-            rewriter=self.rewriter(embedder),
+            rewriter=self.rewriter(generator or self.generator(embedder)),
             search=self.chunk_search,
             rewrite_seconds=settings.rewrite_timeout,
             rerank_seconds=settings.rerank_timeout,
@@ -424,26 +421,39 @@ class Services:
             metrics=self.metrics,
         )
 
-    def answerer(self, embedder: AsyncEmbedder, reranker: AsyncReranker | None = None) -> Answerer:
-        """The whole read path. reranker: as in `retriever`."""
+    def answerer(
+        self, embedder: AsyncEmbedder, reranker: AsyncReranker | None = None, generator: Generator | None = None
+    ) -> Answerer:
+        """The whole read path. reranker, generator: as in `retriever`."""
         from rag_cluster.answering.answerer import Answerer, AnswerLimits
         from rag_cluster.answering.calibration import calibration_for
         from rag_cluster.retrieval.explain import Explainer
 
-        retriever = self.retriever(embedder, reranker)
+        generator = generator or self.generator(embedder)  # one, which may rewrite too
+        retriever = self.retriever(embedder, reranker, generator)
         return Answerer(
             retriever,
-            self.generator(embedder),
+            generator,
             self.conversations,
             calibration=calibration_for(self.settings.embedder),
             limits=AnswerLimits(
-                context_tokens=self.settings.context_tokens,
+                context_tokens=self._context_tokens,
                 max_question_chars=self.settings.max_question_chars,
                 temperature=self.settings.temperature,
+                max_answer_tokens=self.settings.max_answer_tokens,
             ),
             count_tokens=self.tokenizer.count,
             explainer=Explainer(retriever, self.evidence, self.index, self.chunk_search, self.index),
         )
+
+    @property
+    def _context_tokens(self) -> int:
+        """What sources may take. A quarter of what the generator reads is for rules, question, and for tokenizers that
+        count differently; what still does not fit is left out when the generator says so."""
+        window, most = self.settings.generator_context_tokens, self.settings.context_tokens
+        if not window:
+            return most
+        return min(most, (window - min(self.settings.max_answer_tokens, window // 4)) * 3 // 4)
 
     def write_path(self, embedder: Embedder | None = None) -> WritePath:
         """The write path; `embedder` replaces the local engine (the upload worker embeds through Serve)."""
