@@ -12,7 +12,8 @@ _HAN = "\u2e80-\u2fff\u3005-\u3007\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-
 
 # A candidate is a run of terminators with its closing quotes and note marks ("[12]"), or a run of line breaks.
 _CANDIDATE = re.compile(
-    rf"(?P<stop>[。！？；｡．।؟۔!?…⋯]+|(?<=[^\s.])\.(?![^\W{_HAN}]|\.)|\.{{2,}}(?![^\W{_HAN}]))"
+    # " . " is the period of a text in which a blank stands between all tokens.
+    rf"(?P<stop>[。！？；｡．।؟۔!?…⋯]+|(?<=[^\s.])\.(?![^\W{_HAN}]|\.)|(?<=[^\s.] )\.(?= )|\.{{2,}}(?![^\W{_HAN}]))"
     rf"(?P<more>[。！？!?….]*[{_CLOSERS}]*(?:\[\d{{1,3}}\])*)"
     r"|(?P<line>[^\S\n]*\n\s*)"
 )
@@ -100,7 +101,7 @@ def _stop_ends(text: str, start: int, match: re.Match[str]) -> bool:
 
 def _period_ends(text: str, start: int, stop: int, end: int) -> bool:
     """Whether the single period at `stop`, followed by a blank and no lower-case letter, ends a sentence."""
-    before = text[start:stop]
+    before = text[start:stop].rstrip()
     if _LIST_NUMBER.search(before):
         return False
     found = _WORD_BEFORE.search(before)

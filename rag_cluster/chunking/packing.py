@@ -12,12 +12,29 @@ T = TypeVar("T")
 
 
 def pack_pieces(groups: Sequence[Sequence[Piece]], budget: int) -> list[list[Piece]]:
-    """Consecutive pieces per chunk, none over the budget but a single piece that is. A group that fits is not cut."""
+    """Consecutive pieces per chunk, none over the budget but a single piece that is.
+
+    A group that fits is not cut, nor, of one that does not, a line that does: in many texts a line is a paragraph.
+    """
     units: list[Sequence[Piece]] = []
     for group in groups:
-        units.extend([group] if cost(group) <= budget else [[piece] for piece in group])
+        for unit in [group] if cost(group) <= budget else _lines(group):
+            units.extend([unit] if cost(unit) <= budget else [[piece] for piece in unit])
     packed = pack(units, lambda unit, before: cost(unit, before[-1].key if before else None), budget)
     return [[piece for unit in units for piece in unit] for units in packed]
+
+
+def _lines(group: Sequence[Piece]) -> list[list[Piece]]:
+    lines: list[list[Piece]] = []
+    for piece in group:
+        if not lines or _ends_line(lines[-1][-1].text):
+            lines.append([])
+        lines[-1].append(piece)
+    return lines
+
+
+def _ends_line(text: str) -> bool:
+    return "\n" in text[len(text.rstrip()) :]
 
 
 def pack(items: Sequence[T], added: Callable[[T, T | None], int], budget: int) -> list[list[T]]:

@@ -37,6 +37,7 @@ def test_chinese_sentences_end_at_their_marks_and_closing_quotes(expected: list[
         ["See https://a.b/c?x=1.2 for e.g. cats, cf. Fig. 3.", "Wait... Then go."],
         ["As in the book.[12]", "Next one.[3][4]", "Plan B.", "The end"],
         ["He went (slowly.)", "She did not."],
+        ["A text , all of whose tokens stand apart .", "It has Dr . Smith 's sentences .", "And 3 @.@ 5 of them ."],
     ],
 )
 def test_english_sentences_survive_abbreviations_initials_decimals_and_urls(expected: list[str]) -> None:

@@ -297,6 +297,14 @@ def test_a_line_that_announces_a_list_stays_with_it() -> None:
     assert chunk(parts.build()).chunks[-1].text == "步骤如下：\n1. open the valve\n1. close the valve"
 
 
+def test_a_line_that_fits_is_not_cut_where_many_make_one_block() -> None:
+    lines = [" ".join(f"Line{number} word{n}." for n in range(6)) for number in range(9)]
+    parts = builder()
+    parts.add(BlockType.TEXT, "\n ".join(lines))
+    for c in chunk(parts.build()).chunks:
+        assert all(line.strip() in lines for line in c.text.split("\n"))
+
+
 def test_contradicting_sizes_are_refused() -> None:
     with pytest.raises(InvalidSettingError, match="parent_tokens"):
         StructuredChunker(TOKENIZER, child_tokens=300, parent_tokens=200)
