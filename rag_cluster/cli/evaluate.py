@@ -1,116 +1,190 @@
-"""eval: questions with known answers through the real system."""
+"""eval: questions with known answers; eval compare: two runs of it."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
 
 from rag_cluster.cli.options import Json
-from rag_cluster.cli.output import command, emit, err, fail, table
-from rag_cluster.cli.session import services
-from rag_cluster.domain.access import LOCAL, AccessAttributes
+from rag_cluster.cli.output import command, emit, err, table
 
 if TYPE_CHECKING:
+    from rag_cluster.cli.evaluation_target import Subject
     from rag_cluster.evaluation.datasets import Dataset
-    from rag_cluster.evaluation.runner import Evaluation, Target
-    from rag_cluster.wiring import Services
+    from rag_cluster.evaluation.gates import Verdict
+    from rag_cluster.evaluation.results import Evaluation
+    from rag_cluster.evaluation.runner import Asked, Progress
+    from rag_cluster.evaluation.target import Target
+    from rag_cluster.evaluation.variants import Arm
+
+group = typer.Typer()
 
 
+@group.callback(invoke_without_command=True)
 @command
 def eval_(
-    dataset: Annotated[str, typer.Option(help="xquad:PATH or squad:PATH (SQuAD-style JSON).")],
+    context: typer.Context,
+    dataset: Annotated[
+        str | None,
+        typer.Option(
+            help="golden (our samples), squad:PATH (also XQuAD, CMRC), articles:PATH, spans:PATH, jsonl:PATH[+FOLDER],"
+            " mixed:ASKED+HELD, cross:ASKED+HELD. See docs/evaluation.md."
+        ),
+    ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Only this many questions, evenly spread.")] = None,
-    answers: Annotated[bool, typer.Option("--answers/--no-answers", help="Also measure answers.")] = True,
+    ablation: Annotated[
+        str, typer.Option(help="Ways of retrieving: dense, sparse, hybrid, rerank, parents, rerank+parents.")
+    ] = "dense,sparse,hybrid",
+    chunking: Annotated[
+        list[str] | None,
+        typer.Option(help="Ways of chunking, e.g. structured:200/1200,fixed_size:512/50; each is indexed once."),
+    ] = None,
+    in_process: Annotated[
+        bool, typer.Option("--in-process", help="Without ingestion and PostgreSQL; --chunking implies it.")
+    ] = False,
+    knowledge_base: Annotated[
+        str | None, typer.Option("--knowledge-base", "-k", help="Ask this one instead of ingesting the documents.")
+    ] = None,
+    answers: Annotated[bool, typer.Option("--answers/--no-answers", help="Also measure answers and refusals.")] = True,
     off_topic: Annotated[
         str | None, typer.Option(help="Another data set whose questions this one cannot answer. Default: our own.")
     ] = None,
+    latency: Annotated[int, typer.Option(min=0, help="Questions that are asked again for latencies.")] = 50,
+    embedding_cache: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Folder that remembers vectors between runs.")
+    ] = None,
+    gate: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Fail unless, e.g., 'recall@5>=0.99' or 'dense mrr@10>=0.9' or 'recall@5/zh>=1'; repeatable."
+        ),
+    ] = None,
+    report: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the run as JSON, for compare.")] = None,
+    html: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the run as an HTML page.")] = None,
+    mine_hard_negatives: Annotated[
+        Path | None, typer.Option(dir_okay=False, help="Write what was ranked high and does not answer, as JSON lines.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
-    """Ingest a data set's paragraphs as documents; report Recall, MRR, nDCG and how answers and refusals fare.
+    """Ask questions with known answers; report Recall, MRR, nDCG, latency, cost, answers and refusals.
 
-    Example: `rag-cluster eval --dataset xquad:xquad.zh.json`
+    Example: `rag-cluster eval --dataset xquad:xquad.zh.json --gate 'recall@5>=0.99'`
     """
-    from rag_cluster.evaluation.datasets import load, off_topic_questions
-    from rag_cluster.evaluation.measures import retrieval_measures
-    from rag_cluster.evaluation.runner import evaluate
-
-    retrieval_measures({"q": "d"}, {"q": ["d"]})  # before the work of ingesting: it says what must be installed
-    questions = load(dataset).sample(sample)
-    strays = off_topic_questions()
-    if off_topic:
-        strays = tuple(question.text for question in load(off_topic).sample(len(strays) * 4).questions)
-    target = _ingested(services(), questions, as_json)
-    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=err, transient=True, disable=not err.is_terminal) as progress:
-        task = progress.add_task("", total=1)
-        result = asyncio.run(
-            evaluate(
-                target,
-                questions,
-                strays,
-                answers=answers,
-                progress=lambda stage, done, total: progress.update(
-                    task, description=stage, completed=done, total=total
-                ),
-            )
-        )
-    if as_json:
-        emit(result.to_dict())
-    else:
-        _show(result)
-
-
-def _ingested(opened: Services, dataset: Dataset, quiet: bool) -> Target:
-    from rag_cluster.answering.calibration import calibration_for
-    from rag_cluster.cli.ray_session import ray_address, ray_stopped_afterwards
-    from rag_cluster.evaluation.runner import Target, paragraph_filename, write_paragraphs
-    from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
-    from rag_cluster.wiring import WritePathFactory
-
-    settings = opened.settings
-    name = f"eval-{dataset.fingerprint}"
-    folder = settings.home / "evaluation" / dataset.fingerprint
-    write_paragraphs(dataset, folder)
-    base = opened.ensure_knowledge_base(name)
-    options = IngestionOptions(AccessAttributes(()), progress=not quiet)
-    with ray_stopped_afterwards():
-        report = run_ingestion(
-            WritePathFactory(settings), name, [str(folder)], options, address=ray_address(settings, None)
-        )
-    if not report.ok:
-        raise fail(f"ingesting the paragraphs failed: {report.headline()}", as_json=quiet, kind="ingestion_failed")
-    by_name: dict[str, str] = {}
-    cursor: str | None = None
-    while True:
-        documents, cursor = opened.catalog.list_documents(base.id, LOCAL, cursor=cursor, limit=200)
-        by_name.update({document.filename: document.id for document in documents})
-        if cursor is None:
-            break
-    return Target(
-        retriever=opened.retriever(opened.async_embedder),
-        answerer=opened.answerer(opened.async_embedder),
-        knowledge_base_id=base.id,
-        documents=[by_name[paragraph_filename(number)] for number in range(len(dataset.paragraphs))],
-        calibration=calibration_for(settings.embedder),
-    )
-
-
-def _show(result: Evaluation) -> None:
-    from rag_cluster.evaluation.measures import NAMES
-
-    table(
-        f"{result.dataset}: {result.questions} questions, {result.paragraphs} paragraphs",
-        ("mode", *NAMES, "p50 ms", "p99 ms"),
-        (
-            (mode, *(f"{values[name]:.4f}" for name in NAMES), values["p50_ms"], values["p99_ms"])
-            for mode, values in result.modes.items()
-        ),
-    )
-    if not result.answers:
+    if context.invoked_subcommand:
         return
+    if not dataset:
+        raise typer.BadParameter("say which --dataset, or: rag-cluster eval compare A.json B.json")
+    from rag_cluster.cli import evaluation_target
+    from rag_cluster.evaluation.datasets import load
+    from rag_cluster.evaluation.gates import check, parse_gates
+    from rag_cluster.evaluation.html_report import page
+    from rag_cluster.evaluation.variants import parse_arms, parse_variants
+
+    gates, arms, variants = parse_gates(gate or ()), parse_arms(ablation), parse_variants(chunking or ())
+    chosen = load(dataset).sample(sample)
+    inside = in_process or bool(variants)
+    if inside and knowledge_base:
+        raise typer.BadParameter("--knowledge-base holds chunks already: it excludes --chunking and --in-process")
+    opened = (
+        evaluation_target.in_process(chosen, variants, embedding_cache)
+        if inside
+        else evaluation_target.in_stores(chosen, knowledge_base, embedding_cache, quiet=as_json)
+    )
+    strays = None if inside or not answers else _strays(off_topic)
+    with opened as subject:
+        result = asyncio.run(_examined(subject, chosen, arms, latency, mine_hard_negatives, strays))
+    verdicts = check(gates, result)
+    if report:
+        result.write(report)
+    if html:
+        html.write_text(page(result, verdicts), encoding="utf-8")
+    if as_json:
+        emit({**result.summary(), "gates": [one.to_dict() for one in verdicts]})
+    else:
+        _show(result, verdicts)
+    if not all(one.passed for one in verdicts):
+        raise typer.Exit(1)
+
+
+def _strays(other: str | None) -> Sequence[str]:
+    """Questions that the data set does not answer."""
+    from rag_cluster.evaluation.datasets import load, off_topic_questions
+
+    own = off_topic_questions()
+    return tuple(question.text for question in load(other).sample(len(own) * 4).questions) if other else own
+
+
+async def _examined(
+    subject: Subject,
+    dataset: Dataset,
+    arms: Sequence[Arm],
+    timed: int,
+    negatives: Path | None,
+    strays: Sequence[str] | None,
+) -> Evaluation:
+    """Every arm on every target, and answers where off-topic questions are given."""
+    from rag_cluster.evaluation.answers import measure
+    from rag_cluster.evaluation.hard_negatives import mine, write
+    from rag_cluster.evaluation.results import Evaluation
+    from rag_cluster.evaluation.runner import Examination, examine
+
+    examination = Examination.of(dataset, subject.embedder.tokenizer)
+    results, answers = [], {}
+    kept: list[tuple[Arm, Target, Sequence[Asked]]] = []
+
+    def listener(arm: Arm, target: Target, asked: Sequence[Asked]) -> None:
+        if negatives and (not kept or arm.name == "hybrid" != kept[0][0].name):
+            kept[:] = [(arm, target, asked)]
+
+    with _progress() as progress:
+        for target in subject.targets:
+            results += await examine(target, examination, arms, timed=timed, progress=progress, listener=listener)
+            if strays is not None:
+                answers = await measure(target, dataset, strays, progress)
+    for _, target, asked in kept:
+        write(mine(asked, target.names), negatives or Path())
+    return Evaluation(
+        dataset=dataset.name,
+        documents=len(dataset.documents),
+        questions=[question.id for question in dataset.questions],
+        arms=results,
+        groups=dataset.groups,
+        system={"embedder": subject.services.settings.embedder, "facts": subject.facts},
+        answers=answers,
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+    with Bar(*columns, console=err, transient=True, disable=not err.is_terminal) as bar:
+        task = bar.add_task("", total=1)
+        yield lambda stage, done, total: bar.update(task, description=stage, completed=done, total=total)
+
+
+def _show(result: Evaluation, verdicts: Sequence[Verdict]) -> None:
+    from rag_cluster.evaluation.tables import tables
+
+    for title, columns, rows in tables(result):
+        table(title, columns, rows)
+    for arm in result.arms:
+        for note in arm.notes:
+            err.print(f"{arm.name}: {note}", style="dim", soft_wrap=True)
+    if result.answers:
+        _show_answers(result)
+    if verdicts:
+        rows = [[one.gate.text, f"{one.found:.4f}", "passed" if one.passed else "FAILED"] for one in verdicts]
+        table("Gates", ("gate", "found", "verdict"), rows)
+
+
+def _show_answers(result: Evaluation) -> None:
     scalars = {name: value for name, value in result.answers.items() if name != "refusal_curve"}
     table("Answers (held-out half)", ("measure", "value"), scalars.items())
     table(
@@ -123,6 +197,49 @@ def _show(result: Evaluation) -> None:
     )
 
 
+@group.command()
+@command
+def compare(
+    a: Annotated[Path, typer.Argument(help="A run that --report wrote.")],
+    b: Annotated[Path, typer.Argument(help="Another, on the same questions.")],
+    fail_on_regression: Annotated[
+        bool, typer.Option("--fail-on-regression", help="Exit code 1 when B is significantly worse in any measure.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare two runs question by question: paired randomisation test, and a bootstrap interval of the difference.
+
+    Example: `rag-cluster eval compare before.json after.json`
+    """
+    from rag_cluster.evaluation.results import Evaluation
+    from rag_cluster.evaluation.significance import compare as compared
+
+    differences = compared(Evaluation.read(a), Evaluation.read(b))
+    if as_json:
+        emit({"a": str(a), "b": str(b), "differences": [one.to_dict() for one in differences]})
+    else:
+        table(
+            f"{b.name} against {a.name}",
+            ("arm", "measure", "questions", "A", "B", "B - A", "95 % interval", "p", ""),
+            (
+                (
+                    one.arm,
+                    one.measure,
+                    one.questions,
+                    f"{one.a:.4f}",
+                    f"{one.b:.4f}",
+                    f"{one.difference:+.4f}",
+                    f"{one.low:+.4f} to {one.high:+.4f}",
+                    f"{one.p:.4f}",
+                    "significant" if one.significant else "",
+                )
+                for one in differences
+            ),
+        )
+    if fail_on_regression and any(one.significant and one.difference < 0 for one in differences):
+        raise typer.Exit(1)
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
-    app.command("eval")(eval_)
+    app.add_typer(group, name="eval")

@@ -1,77 +1,127 @@
-"""Questions with known answers: SQuAD-style JSON (XQuAD, CMRC 2018), paragraphs with questions and gold strings."""
+"""Questions with known answers, and the documents that hold them."""
 
 from __future__ import annotations
 
 import hashlib
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from importlib import resources
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from rag_cluster.errors import InvalidRequestError
 
-KINDS = ("xquad", "squad")
+
+@dataclass(frozen=True)
+class SourceDocument:
+    """A document to ingest: a text, or a file of any format that can be parsed."""
+
+    name: str
+    """File name: it has an extension, and no word that a question could match where it is ours to choose."""
+    text: str = ""
+    path: Path | None = None
+
+    def read(self) -> bytes:
+        """Its bytes."""
+        return self.path.read_bytes() if self.path else self.text.encode()
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A relevant excerpt: characters [start, end) of a document's text."""
+
+    document: str
+    start: int
+    end: int
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """One question; paragraph is the index of the only paragraph that answers it."""
+    """One question and what is known of its answer."""
 
     id: str
     text: str
-    paragraph: int
-    answers: tuple[str, ...]
+    documents: tuple[str, ...]
+    """Names of the documents that answer it; one suffices."""
+    answers: tuple[str, ...] = ()
+    """Gold strings."""
+    spans: tuple[Span, ...] = ()
+    locator: Mapping[str, Any] = field(default_factory=dict)
+    """Where in the document: page, slide, sheet, cell (A1), heading."""
+    group: str = ""
+    """Of which figures of their own are wanted: a language, a corpus."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Dataset:
-    """Paragraphs without repetition, and their questions."""
+    """Documents without repetition, and their questions."""
 
     name: str
-    paragraphs: tuple[str, ...]
+    documents: tuple[SourceDocument, ...]
     questions: tuple[Question, ...]
 
-    @property
+    @cached_property
     def fingerprint(self) -> str:
-        """12 hex digits of the paragraphs: names the knowledge base, so that a second run embeds nothing."""
-        return hashlib.sha256("\x00".join(self.paragraphs).encode()).hexdigest()[:12]
+        """12 hex digits of the documents: names the knowledge base, so that a second run embeds nothing."""
+        digest = hashlib.sha256()
+        for document in self.documents:
+            digest.update(document.name.encode() + b"\x00" + document.read() + b"\x00")
+        return digest.hexdigest()[:12]
+
+    @property
+    def groups(self) -> dict[str, list[int]]:
+        """Name -> numbers of its questions."""
+        found: dict[str, list[int]] = {}
+        for number, question in enumerate(self.questions):
+            if question.group:
+                found.setdefault(question.group, []).append(number)
+        return found
 
     def sample(self, count: int | None) -> Dataset:
-        """The same paragraphs with every n-th question, `count` in all; None keeps all."""
+        """The same documents with every n-th question, `count` in all; None keeps all."""
         if count is None or count >= len(self.questions):
             return self
         step = len(self.questions) / count
-        return Dataset(self.name, self.paragraphs, tuple(self.questions[int(i * step)] for i in range(count)))
+        return replace(self, questions=tuple(self.questions[int(i * step)] for i in range(count)))
+
+
+def kinds() -> Mapping[str, Callable[[str], Dataset]]:
+    """What stands before the colon of a data set -> its reader."""
+    from rag_cluster.evaluation import question_files, squad
+
+    return {
+        "squad": squad.paragraphs,
+        "xquad": squad.paragraphs,
+        "articles": squad.articles,
+        "cross": squad.cross_language,
+        "mixed": squad.mixed_languages,
+        "spans": question_files.spans,
+        "jsonl": question_files.own,
+    }
 
 
 def load(spec: str) -> Dataset:
-    """`xquad:PATH` or `squad:PATH`. InvalidRequestError says what is wrong with it."""
+    """A data set by its specification, KIND:PATH, or "golden". InvalidRequestError says what is wrong with it."""
+    from rag_cluster.evaluation import question_files
+
+    if spec == "golden":
+        return question_files.golden()
     kind, _, location = spec.partition(":")
-    if kind not in KINDS or not location:
-        raise InvalidRequestError(f"A dataset is {' or '.join(f'{k}:PATH' for k in KINDS)}, not {spec!r}.")
-    path = Path(location)
+    reader = kinds().get(kind)
+    if reader is None or not location:
+        known = ", ".join(f"{name}:PATH" for name in kinds())
+        raise InvalidRequestError(f"A data set is golden or one of {known}; not {spec!r}.")
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        return _squad(path.name, content)
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InvalidRequestError(f"{location} cannot be read as SQuAD JSON: {error!r}") from None
-
-
-def _squad(name: str, content: Mapping[str, Any]) -> Dataset:
-    numbers: dict[str, int] = {}
-    questions: list[Question] = []
-    for article in content["data"]:
-        for paragraph in article["paragraphs"]:
-            number = numbers.setdefault(paragraph["context"], len(numbers))
-            for item in paragraph["qas"]:
-                answers = tuple(dict.fromkeys(answer["text"] for answer in item["answers"]))
-                questions.append(Question(str(item["id"]), item["question"], number, answers))
-    return Dataset(name, tuple(numbers), tuple(questions))
+        dataset = reader(location)
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        raise InvalidRequestError(f"{location} cannot be read as {kind}: {error!r}") from None
+    if not dataset.questions:
+        raise InvalidRequestError(f"{location} holds no questions.")
+    return dataset
 
 
 def off_topic_questions() -> tuple[str, ...]:
     """Our own questions about everyday things, Chinese and English, that an encyclopedia paragraph does not answer."""
-    text = (resources.files("rag_cluster.evaluation") / "off_topic.jsonl").read_text(encoding="utf-8")
-    return tuple(json.loads(line)["question"] for line in text.splitlines() if line.strip())
+    from rag_cluster.evaluation.question_files import packaged_lines
+
+    return tuple(line["question"] for line in packaged_lines("off_topic.jsonl"))

@@ -1,38 +1,46 @@
-"""Retrieval measures by ir_measures; answer measures of our own."""
+"""What one question scored, and the means over many. Ranking measures are checked against ir_measures in the tests."""
 
 from __future__ import annotations
 
+import math
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
-from rag_cluster.errors import MissingDependencyError
+RANKING = ("recall@1", "recall@5", "recall@10", "mrr@10", "ndcg@10")
+DEPTH = 10
 
-NAMES = ("recall@1", "recall@5", "mrr@10", "ndcg@10")
+Score = float | None
+"""None: the question has nothing that this measures."""
 
 
-def retrieval_measures(gold: Mapping[str, str], rankings: Mapping[str, Sequence[str]]) -> dict[str, float]:
-    """Means over all questions, those without a result counted as 0.
+def ranking_measures(relevant: Collection[str], ranking: Sequence[str]) -> dict[str, float]:
+    """RANKING of one question. relevant: ids, all equally so; ranking: ids, best first, without repetition."""
+    hits = [document in relevant for document in ranking[:DEPTH]]
+    first = hits.index(True) + 1 if True in hits else None
+    ideal = sum(1 / math.log2(rank + 1) for rank in range(1, min(len(relevant), DEPTH) + 1))
+    gain = sum(hit / math.log2(rank + 1) for rank, hit in enumerate(hits, start=1))
+    return {
+        **{f"recall@{k}": sum(hits[:k]) / len(relevant) for k in (1, 5, 10)},
+        "mrr@10": 1 / first if first else 0.0,
+        "ndcg@10": gain / ideal,
+    }
 
-    gold: question id -> relevant document id; rankings: question id -> document ids, best first, without repetition.
-    """
-    try:
-        import ir_measures
-    except ImportError:
-        raise MissingDependencyError("Evaluation needs ir_measures: install rag-cluster[test].") from None
-    recall_1, recall_5, mrr, ndcg = (ir_measures.parse_measure(name) for name in ("R@1", "R@5", "RR@10", "nDCG@10"))
-    qrels = [ir_measures.Qrel(question, document, 1) for question, document in gold.items()]
-    run = [
-        ir_measures.ScoredDoc(question, document, -float(rank))
-        for question, documents in rankings.items()
-        for rank, document in enumerate(documents)
-    ]
-    found = ir_measures.calc_aggregate([recall_1, recall_5, mrr, ndcg], qrels, run)
-    return {name: round(found[key], 4) for name, key in zip(NAMES, (recall_1, recall_5, mrr, ndcg), strict=True)}
+
+def mean(values: Sequence[Score]) -> Score:
+    """Mean of what was measured, to four digits; None of nothing."""
+    known = [value for value in values if value is not None]
+    return round(sum(known) / len(known), 4) if known else None
+
+
+def means(scores: Mapping[str, Sequence[Score]], rows: Collection[int] | None = None) -> dict[str, Score]:
+    """Mean of each measure over all questions, or over those with these numbers. What no question has is left out."""
+    found = {name: mean(values if rows is None else [values[row] for row in rows]) for name, values in scores.items()}
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def holds(answers: Sequence[str], quotes: Sequence[str]) -> bool:
-    """Whether a gold string stands inside a quoted sentence, compared without case, width and white space."""
+    """Whether a gold string stands inside a text, compared without case, width and white space."""
     squeezed = [_squeeze(quote) for quote in quotes]
     return any(wanted in quote for answer in answers if (wanted := _squeeze(answer)) for quote in squeezed)
 

@@ -1,188 +1,172 @@
-"""Runs a data set through the real system: ingested by the bulk job, retrieved and answered as a caller would be."""
+"""Asks a target every question in every arm, and scores what comes back."""
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import TypeVar
 
-from rag_cluster.answering.answerer import Answerer
-from rag_cluster.answering.calibration import Calibration
-from rag_cluster.answering.refusal import assess
 from rag_cluster.domain.access import LOCAL
-from rag_cluster.domain.answers import Answer
-from rag_cluster.domain.retrieval import RetrievalMode, RetrievalOptions, RetrievalRun
+from rag_cluster.domain.ports import Tokenizer
+from rag_cluster.domain.retrieval import RetrievalOptions, RetrievalResult, RetrievalRun
 from rag_cluster.evaluation.datasets import Dataset, Question
-from rag_cluster.evaluation.measures import holds, percentile, retrieval_measures
-from rag_cluster.retrieval.retriever import Retriever
+from rag_cluster.evaluation.excerpts import SourceText, excerpt_measures
+from rag_cluster.evaluation.measures import Score, holds, percentile, ranking_measures
+from rag_cluster.evaluation.places import matches
+from rag_cluster.evaluation.results import ArmResult
+from rag_cluster.evaluation.target import Target
+from rag_cluster.evaluation.variants import Arm
 
 T = TypeVar("T")
 R = TypeVar("R")
 
-RANKED = 10
+CANDIDATES = 30
+EXCERPT_CANDIDATES = 60
+"""For excerpts: enough short chunks to fill the largest budget."""
+SHOWN = 5
 CONCURRENT = 4
-CURVE_SHIFTS = (-2.0, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0)
-"""Shifts of the refusal threshold, in logits, for the curve; 0 is the calibrated one."""
+TIMED = 50
 
 Progress = Callable[[str, int, int], None]
 """(stage, done, total)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
-    """The system under evaluation."""
+class Asked:
+    """A question with what was found, best first."""
 
-    retriever: Retriever
-    answerer: Answerer
-    knowledge_base_id: str
-    documents: Sequence[str]
-    """Document id of each paragraph."""
-    calibration: Calibration
+    question: Question
+    results: Sequence[RetrievalResult]
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluation:
-    """What was measured; `to_dict` is the command's JSON line."""
+class Examination:
+    """One data set, with what scoring it needs more than once."""
 
-    dataset: str
-    paragraphs: int
-    questions: int
-    modes: Mapping[str, Mapping[str, float]]
-    answers: Mapping[str, Any] = field(default_factory=dict)
+    dataset: Dataset
+    sources: Mapping[str, SourceText]
+    """Texts of the documents that excerpts lie in."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """JSON form."""
-        return {
-            "dataset": self.dataset,
-            "paragraphs": self.paragraphs,
-            "questions": self.questions,
-            "modes": {mode: dict(values) for mode, values in self.modes.items()},
-            "answers": dict(self.answers),
-        }
+    @classmethod
+    def of(cls, dataset: Dataset, tokenizer: Tokenizer) -> Examination:
+        """tokenizer: that counts what is returned."""
+        spanned = any(question.spans for question in dataset.questions)
+        texts = {one.name: one for one in dataset.documents} if spanned else {}
+        return cls(dataset, {name: SourceText(one.read().decode("utf-8"), tokenizer) for name, one in texts.items()})
 
-
-def write_paragraphs(dataset: Dataset, folder: Path) -> None:
-    """One text file per paragraph, left alone when it is there already, so that a second run finds nothing changed."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for number, paragraph in enumerate(dataset.paragraphs):
-        path = folder / paragraph_filename(number)
-        if not path.exists():
-            path.write_text(paragraph, encoding="utf-8")
-
-
-def paragraph_filename(number: int) -> str:
-    """File name of a paragraph; it carries no word that a question could match."""
-    return f"{number:05d}.txt"
+    def score(self, target: Target, question: Question, results: Sequence[RetrievalResult]) -> dict[str, Score]:
+        """Every measure that the question has the facts for."""
+        named = [(target.names.get(result.document_id, result.document_id), result) for result in results]
+        scores: dict[str, Score] = {**ranking_measures(question.documents, list(dict.fromkeys(n for n, _ in named)))}
+        shown = named[:SHOWN]
+        if question.answers:
+            scores["answer@5"] = float(holds(question.answers, [result.content for _, result in shown]))
+        if question.locator:
+            right = (result for name, result in shown if name in question.documents)
+            scores["place@5"] = float(any(matches(question.locator, result) for result in right))
+        if question.spans:
+            found = ((name, self.sources[name].find(result.content)) for name, result in named)
+            scores.update(excerpt_measures(self.sources, question.spans, found))
+        return scores
 
 
-async def evaluate(
+async def examine(
     target: Target,
-    dataset: Dataset,
-    off_topic: Sequence[str],
+    examination: Examination,
+    arms: Sequence[Arm],
     *,
-    modes: Sequence[RetrievalMode] = tuple(RetrievalMode),
-    answers: bool = True,
+    timed: int = TIMED,
     progress: Progress = lambda stage, done, total: None,
-) -> Evaluation:
-    """Retrieval of every question in every mode, then answers, refusals and the refusal curve.
+    listener: Callable[[Arm, Target, Sequence[Asked]], None] = lambda arm, target, asked: None,
+) -> list[ArmResult]:
+    """Every arm in turn. An arm that needs a reranker where there is none is left out, with a note at the others.
 
-    The refusal rule was calibrated on the even-numbered questions of XQuAD, so answers are measured on the odd ones.
+    timed: so many questions are asked again, one after the other, for latencies. listener: hears what each arm found.
     """
-    by_mode: dict[str, Mapping[str, float]] = {}
-    for mode in modes:
-        by_mode[mode.value] = await _retrieval(target, dataset, mode, progress)
-    measured: Mapping[str, Any] = {}
-    if answers:
-        held_out = replace(dataset, questions=dataset.questions[1::2])
-        measured = await _answers(target, held_out, off_topic, progress)
-    return Evaluation(dataset.name, len(dataset.paragraphs), len(dataset.questions), by_mode, measured)
+    results = []
+    missing: list[str] = []
+    for arm in arms:
+        label = f"{target.variant} {arm.name}".strip()
+        asked, notes = await _ask_all(target, examination, arm, label, progress)
+        if any(note.startswith("rerank: no reranker") for note in notes):
+            missing.append(f"{arm.name}: no reranker configured, left out")
+            continue
+        listener(arm, target, asked)
+        scored = [examination.score(target, one.question, one.results) for one in asked]
+        names = list(dict.fromkeys(name for scores in scored for name in scores))
+        results.append(
+            ArmResult(
+                arm=arm.name,
+                variant=target.variant,
+                scores={name: [_rounded(scores.get(name)) for scores in scored] for name in names},
+                latency=await _latency(target, examination.dataset.sample(timed).questions, arm) if timed else {},
+                cost=target.cost,
+                notes=tuple(f"{note} ({count} questions)" for note, count in notes.items()),
+            )
+        )
+    if missing and results:
+        results[-1] = _noted(results[-1], missing)
+    return results
 
 
-async def _retrieval(target: Target, dataset: Dataset, mode: RetrievalMode, progress: Progress) -> dict[str, float]:
-    # Without expansion each result is one chunk; a paragraph may hold several, so more than ten are asked for.
-    options = RetrievalOptions(mode=mode, top_k=30, candidate_k=30, expand_parents=False)
-    seconds: list[float] = []
-
-    async def ranking(question: Question) -> list[str]:
-        started = time.perf_counter()
-        run = await target.retriever.retrieve(LOCAL, target.knowledge_base_id, question.text, options)
-        seconds.append(time.perf_counter() - started)
-        return list(dict.fromkeys(result.document_id for result in run.results))[:RANKED]
-
-    found = await _each(dataset.questions, ranking, f"retrieve {mode.value}", progress)
-    gold = {question.id: target.documents[question.paragraph] for question in dataset.questions}
-    rankings = {question.id: ranked for question, ranked in zip(dataset.questions, found, strict=True)}
-    return {
-        **retrieval_measures(gold, rankings),
-        "p50_ms": round(1000 * percentile(seconds, 0.5), 1),
-        "p99_ms": round(1000 * percentile(seconds, 0.99), 1),
-    }
+def _noted(result: ArmResult, notes: Sequence[str]) -> ArmResult:
+    return ArmResult(result.arm, result.variant, result.scores, result.latency, result.cost, (*result.notes, *notes))
 
 
-async def _answers(target: Target, dataset: Dataset, off_topic: Sequence[str], progress: Progress) -> dict[str, Any]:
-    options = RetrievalOptions()
-    seconds: list[float] = []
+def _rounded(score: Score) -> Score:
+    return None if score is None else round(score, 6)
 
-    async def answered(question: Question) -> Answer:
-        started = time.perf_counter()
-        answer = await target.answerer.answer(LOCAL, target.knowledge_base_id, question.text, options)
-        seconds.append(time.perf_counter() - started)
-        return answer
 
-    answers = await _each(dataset.questions, answered, "answer", progress)
-    quoted = sum(
-        holds(question.answers, [citation.quote for citation in answer.citations])
-        for question, answer in zip(dataset.questions, answers, strict=True)
+async def _ask_all(
+    target: Target, examination: Examination, arm: Arm, label: str, progress: Progress
+) -> tuple[list[Asked], Counter[str]]:
+    """What every question found, and how often what degraded."""
+    options = _options(arm, EXCERPT_CANDIDATES if examination.sources else CANDIDATES)
+    notes: Counter[str] = Counter()
+
+    async def ask(question: Question) -> Asked:
+        run = await retrieve(target, question.text, options)
+        notes.update(run.trace.degradations)
+        return Asked(question, run.results)
+
+    questions = examination.dataset.questions
+    if arm.rerank and questions:  # one is enough to know that there is no reranker
+        first = await retrieve(target, questions[0].text, options)
+        if any(note.startswith("rerank: no reranker") for note in first.trace.degradations):
+            return [], Counter(first.trace.degradations)
+    return await each(questions, ask, label, progress), notes
+
+
+def _options(arm: Arm, candidates: int) -> RetrievalOptions:
+    # A document may hold several chunks, so that more than ten results make ten documents.
+    return RetrievalOptions(
+        mode=arm.mode, top_k=candidates, candidate_k=candidates, rerank=arm.rerank, expand_parents=arm.parents
     )
 
-    def strength(run: RetrievalRun) -> float:
-        return assess(run, target.calibration).strength
 
-    async def with_gold(question: Question) -> float:
-        return strength(await _retrieve(target, question.text, options))
-
-    async def without_gold(question: Question) -> float:
-        gold = target.documents[question.paragraph]
-        others = tuple(document for document in target.documents if document != gold)
-        return strength(await _retrieve(target, question.text, replace(options, document_ids=others)))
-
-    async def stray(question: str) -> float:
-        return strength(await _retrieve(target, question, options))
-
-    curve_of = {
-        "answerable": await _each(dataset.questions, with_gold, "strength", progress),
-        "gold_removed": await _each(dataset.questions, without_gold, "gold removed", progress),
-        "off_topic": await _each(off_topic, stray, "off-topic", progress),
-    }
-    total = max(len(answers), 1)
-    return {
-        "questions": len(answers),
-        "gold_in_quote": round(quoted / total, 4),
-        "false_refusals": round(sum(answer.refused for answer in answers) / total, 4),
-        "off_topic_refusals": _refused(curve_of["off_topic"], 0.0),
-        "gold_removed_refusals": _refused(curve_of["gold_removed"], 0.0),
-        "warnings": sum(bool(answer.warnings) for answer in answers),
-        "p50_ms": round(1000 * percentile(seconds, 0.5), 1),
-        "p99_ms": round(1000 * percentile(seconds, 0.99), 1),
-        "refusal_curve": [
-            {"shift": shift, **{name: _refused(values, shift) for name, values in curve_of.items()}}
-            for shift in CURVE_SHIFTS
-        ],
-    }
-
-
-async def _retrieve(target: Target, text: str, options: RetrievalOptions) -> RetrievalRun:
+async def retrieve(target: Target, text: str, options: RetrievalOptions) -> RetrievalRun:
+    """One query, as the local principal."""
     return await target.retriever.retrieve(LOCAL, target.knowledge_base_id, text, options)
 
 
-def _refused(strengths: Sequence[float], shift: float) -> float:
-    return round(sum(value < shift for value in strengths) / max(len(strengths), 1), 4)
+async def _latency(target: Target, questions: Sequence[Question], arm: Arm) -> dict[str, float]:
+    options = _options(arm, CANDIDATES)
+    milliseconds = []
+    for question in questions:
+        started = time.perf_counter()
+        await target.timed.retrieve(LOCAL, target.knowledge_base_id, question.text, options)
+        milliseconds.append(1000 * (time.perf_counter() - started))
+    shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
+    return {
+        **{name: round(percentile(milliseconds, share), 1) for name, share in shares.items()},
+        "queries": len(milliseconds),
+    }
 
 
-async def _each(items: Iterable[T], function: Callable[[T], Awaitable[R]], stage: str, progress: Progress) -> list[R]:
+async def each(items: Iterable[T], function: Callable[[T], Awaitable[R]], stage: str, progress: Progress) -> list[R]:
     """function of every item, a few at a time, in order."""
     listed = list(items)
     gate = asyncio.Semaphore(CONCURRENT)
