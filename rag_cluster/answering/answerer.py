@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
@@ -30,9 +30,21 @@ from rag_cluster.domain.answers import (
 from rag_cluster.domain.deadlines import Deadline, within
 from rag_cluster.domain.ports import Conversations, Generator
 from rag_cluster.domain.retrieval import Explanation, Outcome, RetrievalOptions, RetrievalRun, Standing, Target
-from rag_cluster.errors import ConflictError, InternalError, InvalidRequestError, RagClusterError
+from rag_cluster.errors import (
+    ConflictError,
+    ContextOverflowError,
+    InternalError,
+    InvalidRequestError,
+    RagClusterError,
+)
 
 log = logging.getLogger(__name__)
+
+MAX_SHRINKS = 4
+"""How often a context is made smaller for a generator that reads less."""
+SHRINK_MARGIN = 0.9
+"""Of what a generator says that it reads: its tokenizer counts other texts differently."""
+MIN_CONTEXT_TOKENS = 32
 
 
 class Retrieves(Protocol):
@@ -78,8 +90,14 @@ class _Prepared:
 
     run: RetrievalRun
     assessment: Assessment
-    sources: tuple[ContextSource, ...] = ()
+    context: Context = Context((), "")
     request: GenerationRequest | None = None
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def sources(self) -> tuple[ContextSource, ...]:
+        """What the generator is given."""
+        return self.context.sources
 
 
 class Answerer:
@@ -195,10 +213,10 @@ class Answerer:
         )
         return replace(explanation, standings=(*explanation.standings, standing))
 
-    def _context(self, run: RetrievalRun) -> Context:
+    def _context(self, run: RetrievalRun, max_tokens: int | None = None) -> Context:
         return build_context(
             run.results,
-            self._limits.context_tokens,
+            self._limits.context_tokens if max_tokens is None else max_tokens,
             count_tokens=self._count_tokens,
             hide_source_filename=run.hide_source_filename,
         )
@@ -268,9 +286,10 @@ class Answerer:
             if prepared.request is None:
                 answer = self._refusal(question, prepared)
             else:
+                prepared, stream, first = await self._begin(prepared, prepared.request, deadline)
                 cleaner = _cleaner(prepared)
                 pieces: list[str] = []
-                async with aclosing(_deltas(self._generator, prepared.request, cleaner, deadline)) as deltas:
+                async with aclosing(_deltas(stream, first, cleaner, deadline)) as deltas:
                     async for delta in deltas:
                         pieces.append(delta)
                         yield AnswerEvent(AnswerEventKind.DELTA, {"text": delta})
@@ -307,8 +326,11 @@ class Answerer:
         if assessment.reason:
             return _Prepared(run, assessment)
         context = self._context(run)
+        return _Prepared(run, assessment, context, self._request(question, run, context))
+
+    def _request(self, question: str, run: RetrievalRun, context: Context) -> GenerationRequest:
         language = question_language(question)
-        request = GenerationRequest(
+        return GenerationRequest(
             question=question,
             language=language,
             sources=context.sources,
@@ -318,7 +340,36 @@ class Answerer:
             temperature=self._limits.temperature,
             max_tokens=self._limits.max_answer_tokens,
         )
-        return _Prepared(run, assessment, context.sources, request)
+
+    async def _begin(
+        self, prepared: _Prepared, request: GenerationRequest, deadline: Deadline | None
+    ) -> tuple[_Prepared, AsyncIterator[str], str | None]:
+        """The generator's stream and its first delta, with as many sources as the generator can read."""
+        for _ in range(MAX_SHRINKS):
+            try:
+                return prepared, *await _started(self._generator, request, deadline)
+            except ContextOverflowError as error:
+                prepared, request = self._shrunk(prepared, request, error)
+        return prepared, *await _started(self._generator, request, deadline)
+
+    def _shrunk(
+        self, prepared: _Prepared, request: GenerationRequest, error: ContextOverflowError
+    ) -> tuple[_Prepared, GenerationRequest]:
+        """With less context, by what the generator says of its limit. Raises the error when nothing would be left."""
+        context = self._count_tokens(prepared.context.text)
+        budget = context // 2
+        if error.tokens and error.limit:  # of the generator's own tokens, which ours are so many times as many as
+            whole = self._count_tokens(request.system_prompt) + self._count_tokens(request.user_prompt)
+            room = int(whole * error.limit / error.tokens * SHRINK_MARGIN) - (whole - context)
+            budget = min(room, int(context * SHRINK_MARGIN))
+        fewer = self._context(prepared.run, budget) if budget >= MIN_CONTEXT_TOKENS else Context((), "")
+        if not fewer.sources:
+            raise error
+        given, found = len(fewer.sources), len(prepared.run.results)
+        log.warning("the generator reads less than RAG_CONTEXT_TOKENS", extra={"reason": error.message})
+        warning = f"the language model reads less than was found: {given} of {found} sources were given to it"
+        request = self._request(request.question, prepared.run, fewer)
+        return replace(prepared, context=fewer, request=request, warnings=(warning,)), request
 
     def _refusal(self, question: str, prepared: _Prepared) -> Answer:
         log.info("question refused", extra={"reason": prepared.assessment.reason})
@@ -361,19 +412,26 @@ class Answerer:
         return replace(answer, message_id=told.id, session_id=asked.session_id)
 
 
+async def _started(
+    generator: Generator, request: GenerationRequest, deadline: Deadline | None
+) -> tuple[AsyncIterator[str], str | None]:
+    """A stream and its first delta, None where it says nothing."""
+    stream = generator.stream(request)
+    async with within(deadline):
+        return stream, await anext(stream, None)
+
+
 async def _deltas(
-    generator: Generator, request: GenerationRequest, cleaner: MarkFilter, deadline: Deadline | None
+    stream: AsyncIterator[str], first: str | None, cleaner: MarkFilter, deadline: Deadline | None
 ) -> AsyncGenerator[str]:
     """The generator's text without marks that stand for nothing. Closing this closes the generator's stream."""
-    stream = generator.stream(request)
     try:
-        while True:
-            async with within(deadline):
-                raw = await anext(stream, None)
-            if raw is None:
-                break
+        raw = first
+        while raw is not None:
             if text := cleaner.feed(raw):
                 yield text
+            async with within(deadline):
+                raw = await anext(stream, None)
         if text := cleaner.flush():
             yield text
     finally:
@@ -395,7 +453,8 @@ def _finished(question: str, text: str, prepared: _Prepared, cleaner: MarkFilter
     if not text or (refusal.rstrip(".。") in text and len(text) <= len(refusal) + 40):
         reason = "the generator found no answer in the evidence"
         return Answer(question, refusal, True, results=run.results, trace=run.trace, refusal_reason=reason)
-    warnings = [f"removed mark {mark}" for mark in cleaner.removed] + check_claims(text, prepared.sources)
+    removed = [f"removed mark {mark}" for mark in cleaner.removed]
+    warnings = [*prepared.warnings, *removed, *check_claims(text, prepared.sources)]
     return Answer(
         question=question,
         text=text,
