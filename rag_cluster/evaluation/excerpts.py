@@ -18,8 +18,10 @@ from rag_cluster.evaluation.datasets import Span
 
 Range = tuple[int, int]
 
-BUDGETS = (250, 500, 1000, 2000)
+BUDGETS = (250, 500, 1000, 2000, 4000)
 """Tokens that are returned."""
+SHOWN = 5
+"""Results of which recall and length are told, too: what a caller sees who asks for no more than the default."""
 _WORD = re.compile(r"\w")
 _PIECE = re.compile(r"[^\S\n]*(?:[\u3400-\u9fff]|[^\W\u3400-\u9fff]+|[^\w\s])")
 _SHORTEST = 12
@@ -93,7 +95,8 @@ def excerpt_measures(
     returned: Iterable[tuple[str, Sequence[Range]]],
     budgets: Sequence[int] = BUDGETS,
 ) -> dict[str, float]:
-    """token_recall@B, token_precision@B and token_iou@B of the first B tokens of what was returned, best first.
+    """token_recall@B, token_precision@B and token_iou@B of the first B tokens of what was returned, best first; and of
+    the first results, whole, first_5_recall and first_5_tokens.
 
     returned: (document, ranges) of each result.
     """
@@ -101,18 +104,30 @@ def excerpt_measures(
     for span in relevant:
         wanted.setdefault(span.document, []).append((span.start, span.end))
     total = sum(sources[name].tokens(union(ranges)) for name, ranges in wanted.items())
-    flat = [(name, extent) for name, ranges in returned for extent in ranges]
+    results = list(returned)
+    flat = [(name, extent) for name, ranges in results for extent in ranges]
     measured: dict[str, float] = {}
     for budget in budgets:
         kept, spent = _first(sources, flat, budget)
-        met = sum(
-            sources[name].tokens(intersection(union(ranges), union(kept.get(name, ()))))
-            for name, ranges in wanted.items()
-        )
+        met = _met(sources, wanted, kept)
         measured[f"token_recall@{budget}"] = met / total if total else 0.0
         measured[f"token_precision@{budget}"] = met / spent if spent else 0.0
         measured[f"token_iou@{budget}"] = met / (total + spent - met) if total + spent > met else 0.0
+    shown: dict[str, list[Range]] = {}
+    for name, ranges in results[:SHOWN]:
+        shown.setdefault(name, []).extend(ranges)
+    measured[f"first_{SHOWN}_recall"] = _met(sources, wanted, shown) / total if total else 0.0
+    measured[f"first_{SHOWN}_tokens"] = sum(sources[name].tokens(ranges) for name, ranges in shown.items())
     return measured
+
+
+def _met(
+    sources: Mapping[str, SourceText], wanted: Mapping[str, Sequence[Range]], given: Mapping[str, Sequence[Range]]
+) -> float:
+    """Tokens that are in both."""
+    return sum(
+        sources[name].tokens(intersection(union(ranges), union(given.get(name, ())))) for name, ranges in wanted.items()
+    )
 
 
 def _first(

@@ -9,7 +9,7 @@ from rag_cluster.evaluation.charts import bars, lines
 from rag_cluster.evaluation.gates import Verdict
 from rag_cluster.evaluation.measures import means
 from rag_cluster.evaluation.results import ArmResult, Evaluation
-from rag_cluster.evaluation.tables import COST_COLUMNS, cost_row
+from rag_cluster.evaluation.tables import COST_COLUMNS, EXCERPTS, cost_row, figure
 
 _STYLE = """
 :root { color-scheme: light dark; --ink: #1d2733; --soft: #66727f; --line: #d5dce3; --paper: #fff; --stripe: #f4f6f8 }
@@ -67,7 +67,7 @@ def _measures(title: str, evaluation: Evaluation, *, excerpts: bool) -> str:
     names = [
         name
         for name in dict.fromkeys(name for arm in evaluation.arms for name in arm.means)
-        if name.startswith("token_") == excerpts
+        if name.startswith(EXCERPTS) == excerpts
     ]
     if not names:
         return ""
@@ -105,7 +105,7 @@ def _head(columns: Iterable[str]) -> str:
 def _cell(value: float | None, *, bold: bool) -> str:
     if value is None:
         return "<td></td>"
-    return f'<td class="best">{value:.4f}</td>' if bold else f"<td>{value:.4f}</td>"
+    return f'<td class="best">{figure(value)}</td>' if bold else f"<td>{figure(value)}</td>"
 
 
 def _groups(evaluation: Evaluation) -> str:
