@@ -92,6 +92,7 @@ class Settings(BaseSettings):
     generator_context_tokens: int = Field(
         0, ge=0, description="Prompt and answer together, at most; 0: what the model itself states."
     )
+    generator_gpus: float = Field(0.0, ge=0, description="Of a serving replica of vllm:PATH; 0 on a CPU.")
     generator_stop: list[str] = Field(default_factory=list, description="Texts that end an answer, as a JSON list.")
     generator_timeout: float = Field(120.0, gt=0, description="Of one answer, retries included.")
     first_token_timeout: float = Field(30.0, gt=0, description="Until a language model's first word.")

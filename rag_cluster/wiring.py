@@ -32,6 +32,7 @@ from rag_cluster.domain.ports import (
     DocumentParser,
     Embedder,
     Generator,
+    HostedGenerator,
     MetricSink,
     QueryRewriter,
     Reranker,
@@ -370,6 +371,12 @@ class Services:
         from rag_cluster.engines.generators import create_generator
 
         return create_generator(self.settings, embedder, sentences, self.metrics)
+
+    def hosted_generator(self) -> HostedGenerator | None:
+        """The generator that the settings name, if it is a model that one process loads for all; else None."""
+        from rag_cluster.engines.generators import create_hosted_generator
+
+        return create_hosted_generator(self.settings, self.metrics)
 
     def rewriter(self, generator: Generator) -> QueryRewriter | None:
         """The endpoint that the settings name, else the generator, if that is a model. None where neither is."""

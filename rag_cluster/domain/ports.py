@@ -200,7 +200,34 @@ class Generator(Protocol):
     name: str
 
     def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
-        """Text deltas whose concatenation is the answer, with [来源 N](citation://N) or [Source N](citation://N)."""
+        """Text deltas, none empty, whose concatenation is the answer, with [来源 N](citation://N) or
+        [Source N](citation://N); none at all where the sources hold no answer.
+
+        ContextOverflowError comes before the first delta. ModelUnavailableError, OverloadedError and
+        DeadlineExceededError may come at any time. Closing the iterator, and cancelling who waits for it, stop the
+        work.
+        """
+        ...
+
+
+class HostedGenerator(Generator, Protocol):
+    """A generator whose model this process loads and owns."""
+
+    async def start(self) -> None:
+        """Load the model and let it say a word, so that the first answer waits for nothing. InvalidSettingError,
+        MissingDependencyError, ModelUnavailableError."""
+        ...
+
+    async def check_health(self) -> None:
+        """ModelUnavailableError from an engine that is dead or hangs: it does not come back by itself."""
+        ...
+
+    def statistics(self) -> Mapping[str, float]:
+        """Answers by how they ended, tokens, and what runs now."""
+        ...
+
+    def close(self) -> None:
+        """Give the model's memory back. Safe without a start, and twice."""
         ...
 
 

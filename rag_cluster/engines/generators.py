@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import cast
 
-from rag_cluster.domain.ports import AsyncEmbedder, Generator, MetricSink
+from rag_cluster.domain.ports import AsyncEmbedder, Generator, HostedGenerator, MetricSink
 from rag_cluster.engines.chat_completions import ChatCompletions
 from rag_cluster.engines.chat_generator import OpenAIGenerator, Patience
 from rag_cluster.engines.extractive import ExtractiveGenerator
@@ -13,9 +13,6 @@ from rag_cluster.engines.extractive_units import Sentences
 from rag_cluster.engines.vllm import VllmGenerator
 from rag_cluster.errors import InvalidSettingError
 from rag_cluster.settings import Settings, load_reference
-
-DEPLOYED = "vllm"
-"""The kind that has a deployment of its own under Serve."""
 
 
 def _openai(model: str, settings: Settings, metrics: MetricSink) -> OpenAIGenerator:
@@ -44,7 +41,7 @@ def _vllm(model: str, settings: Settings, metrics: MetricSink) -> VllmGenerator:
     )
 
 
-LANGUAGE_MODELS: dict[str, Callable[[str, Settings, MetricSink], Generator]] = {"openai": _openai, DEPLOYED: _vllm}
+LANGUAGE_MODELS: dict[str, Callable[[str, Settings, MetricSink], Generator]] = {"openai": _openai, "vllm": _vllm}
 """name -> factory(model, settings, metrics)."""
 
 
@@ -70,6 +67,7 @@ def create_generator(
     )
 
 
-def needs_deployment(settings: Settings) -> bool:
-    """Whether the generator is a model that is loaded once for all, in its own deployment."""
-    return settings.generator.partition(":")[0] == DEPLOYED
+def create_hosted_generator(settings: Settings, metrics: MetricSink) -> HostedGenerator | None:
+    """The generator that has a deployment of its own under Serve, since it loads a model; None for the others."""
+    kind, _, argument = settings.generator.partition(":")
+    return _vllm(argument, settings, metrics) if kind == "vllm" else None
