@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -18,6 +19,7 @@ from rag_cluster.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
     from rag_cluster.ingestion.run import IngestionOptions
+    from rag_cluster.ingestion.write_path import WritePath
     from rag_cluster.settings import Settings
 
 
@@ -76,7 +78,6 @@ def ingest(
     from rag_cluster.ingestion.listing import Patterns
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
     from rag_cluster.settings import get_settings
-    from rag_cluster.wiring import WritePathFactory
 
     settings = with_ocr(get_settings(), ocr)
     target = ray_address(settings, address)
@@ -104,15 +105,24 @@ def ingest(
         return
     services(settings).ensure_knowledge_base(knowledge_base)
     with ray_stopped_afterwards():
-        report = run_ingestion(
-            WritePathFactory(settings), knowledge_base, inputs, options, run_id=run_id, address=target
-        )
+        report = run_ingestion(_write_paths(settings), knowledge_base, inputs, options, run_id=run_id, address=target)
     if as_json:
         emit(report.to_dict())
     else:
         report.print(out)
     if not report.ok:
         raise typer.Exit(1)
+
+
+def _write_paths(settings: Settings) -> Callable[[], WritePath]:
+    """What gives the job's actors their write paths: with a model of their own, or with the one that is served."""
+    if settings.ingest_embedder == "serve":
+        from rag_cluster.serving.bulk import ServedWritePathFactory
+
+        return ServedWritePathFactory(settings)
+    from rag_cluster.wiring import WritePathFactory
+
+    return WritePathFactory(settings)
 
 
 def _forecast(

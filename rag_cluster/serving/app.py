@@ -13,7 +13,9 @@ from ray import serve
 from ray.serve import Application
 
 from rag_cluster.errors import InvalidSettingError, RagClusterError, error_types
-from rag_cluster.serving.deployments import EmbedderDeployment, IngressDeployment, UploadWorkerDeployment
+from rag_cluster.serving.deployments import IngressDeployment, UploadWorkerDeployment
+from rag_cluster.serving.generator import GeneratorDeployment
+from rag_cluster.serving.models import EmbedderDeployment, RerankerDeployment
 from rag_cluster.settings import Settings, get_settings
 from rag_cluster.wiring import ServiceFactory
 
@@ -42,26 +44,43 @@ class AppConfig(BaseModel):
 
 
 def build(config: AppConfig) -> Application:
-    """ingress -> embedder, and the upload worker beside it. Local profile: every deployment takes num_cpus 0."""
+    """ingress -> embedder and, where the settings name them, reranker and language model; the upload worker beside them.
+
+    Local profile: every deployment takes num_cpus 0.
+    """
     settings = Settings(**config.settings) if config.settings else get_settings()
     factory = ServiceFactory(settings)
-    limits = {
+    limits: dict[str, Any] = {
         "max_ongoing_requests": settings.max_ongoing_requests,
         "max_queued_requests": settings.max_queued_requests,
         "backpressure_config": {"status_code": 429, "retry_after_s": 1},
     }
-    model = _deployment(EmbedderDeployment, **limits).bind(factory)
+    model = _deployment(EmbedderDeployment, gpus=settings.embedder_gpus, **limits).bind(factory)
+    ranks = None
+    if settings.reranker != "none":
+        ranks = _deployment(RerankerDeployment, gpus=settings.reranker_gpus, **limits).bind(factory)
+    writes = None
+    if factory().hosted_generator() is not None:
+        writes = _deployment(
+            GeneratorDeployment,
+            gpus=settings.generator_gpus,
+            health_check_period_s=5,
+            # Answers that are being written are finished first.
+            graceful_shutdown_timeout_s=settings.request_timeout,
+            **limits,
+        ).bind(factory)
     worker = _deployment(UploadWorkerDeployment, health_check_period_s=5, graceful_shutdown_timeout_s=20).bind(
         factory, model
     )
-    application: Application = _deployment(IngressDeployment, **limits).bind(factory, model, worker)
+    application: Application = _deployment(IngressDeployment, **limits).bind(factory, model, worker, ranks, writes)
     return application
 
 
-def _deployment(kind: Any, **options: Any) -> Any:
+def _deployment(kind: Any, gpus: float = 0.0, **options: Any) -> Any:
     # Ray types what @serve.deployment returns as the class itself.
     # A replica that is told to stop looks for requests in hand this often; Serve's default makes every stop wait 2 s.
-    return kind.options(ray_actor_options={"num_cpus": 0}, graceful_shutdown_wait_loop_s=0.1, **options)
+    resources = {"num_cpus": 0, **({"num_gpus": gpus} if gpus else {})}
+    return kind.options(ray_actor_options=resources, graceful_shutdown_wait_loop_s=0.1, **options)
 
 
 def require_safe_host(settings: Settings, *, has_api_keys: bool) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import BinaryIO
@@ -10,9 +10,20 @@ from typing import BinaryIO
 from rag_cluster.answering.answerer import Answerer
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.documents import DeleteReceipt, Document, IngestionJob, Receipt, Source
-from rag_cluster.domain.ports import Agents, AsyncEmbedder, Catalog, Embedder, Ledger, ObjectStore, UploadQueue
+from rag_cluster.domain.ports import (
+    Agents,
+    AsyncEmbedder,
+    AsyncReranker,
+    Catalog,
+    Embedder,
+    Generator,
+    Ledger,
+    ObjectStore,
+    UploadQueue,
+)
 from rag_cluster.ingestion.corrections import Correction
 from rag_cluster.parsing.limits import ParseLimits
+from rag_cluster.serving.model_status import Model, in_process
 from rag_cluster.serving.readiness import Readiness
 from rag_cluster.settings import Settings
 from rag_cluster.wiring import Services, parse_limits
@@ -47,6 +58,8 @@ class Backend:
     """Document id -> the job that tries it again. ConflictError when it did not fail."""
     readiness: Callable[[], Awaitable[Mapping[str, str]]]
     """Dependency -> "ok" or what is wrong; within seconds, whatever hangs."""
+    models: Callable[[], Awaitable[Sequence[Model]]]
+    """What computes, and what its replicas did so far."""
     caller: Principal | None = None
     """Who every request comes from, where no request comes from outside the process. None: whom its key names."""
 
@@ -55,12 +68,16 @@ def make_backend(
     services: Services,
     embedder: AsyncEmbedder,
     *,
+    reranker: AsyncReranker | None = None,
+    generator: Generator | None = None,
     caller: Principal | None = None,
     blocking_embedder: Embedder | None = None,
+    models: Callable[[], Awaitable[Sequence[Model]]] | None = None,
 ) -> Backend:
     """The routes' view of a process's services, with the embedder that its queries use. caller: see `Backend`.
 
-    blocking_embedder: for corrections, which are embedded in the caller's thread; None: the engine of this process.
+    blocking_embedder: for corrections, which are embedded in the caller's thread. It, reranker, generator and models: None takes
+    what this process has itself.
     """
     write_path = services.write_path()
     return Backend(
@@ -72,7 +89,7 @@ def make_backend(
         uploads=services.uploads,
         objects=services.objects,
         original=services.original,
-        answerer=services.answerer(services.remembering(embedder)),
+        answerer=services.answerer(services.remembering(embedder), reranker, generator),
         delete_document=services.delete_document,
         delete_knowledge_base=services.delete_knowledge_base,
         delete_source=services.delete_source,
@@ -81,5 +98,6 @@ def make_backend(
         content_fingerprint=write_path.content_fingerprint,
         retry_document=services.retry_document,
         readiness=Readiness(services.readiness_checks()),
+        models=models or in_process(services),
         caller=caller,
     )

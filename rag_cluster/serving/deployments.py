@@ -1,15 +1,14 @@
-"""The deployments: ingress (HTTP), embedder (model), upload worker (background jobs). Each is a thin shell.
+"""The deployments without a model: ingress (HTTP) and upload worker (background jobs). Each is a thin shell.
 
-They get a picklable factory from `wiring` and build their objects in their own process. Reranker and generator
-deployments stand beside the embedder when the settings name engines that need one.
+They get a picklable factory from `wiring` and build their objects in their own process. Embedder and reranker, which
+own models, are in `models`.
 """
 
 from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import FastAPI
 from ray import serve
@@ -19,31 +18,12 @@ from rag_cluster.errors import InternalError
 from rag_cluster.ingestion import uploads
 from rag_cluster.serving.api import create_api
 from rag_cluster.serving.backend import make_backend
-from rag_cluster.serving.handles import BlockingHandleEmbedder, HandleEmbedder
-from rag_cluster.telemetry import configure_logging
+from rag_cluster.serving.bulk import bulk_embedder
+from rag_cluster.serving.generator import HandleGenerator
+from rag_cluster.serving.handles import BlockingHandleEmbedder, HandleEmbedder, HandleReranker
+from rag_cluster.serving.model_status import deployed
+from rag_cluster.serving.replica import replica_services
 from rag_cluster.wiring import ServiceFactory
-
-if TYPE_CHECKING:
-    from rag_cluster.domain.ports import Matrix
-
-
-@serve.deployment
-class EmbedderDeployment:
-    """Owns the embedding model; loaded and warmed before the replica counts as ready."""
-
-    def __init__(self, factory: ServiceFactory) -> None:
-        services = factory()
-        configure_logging(services.settings.log_level)
-        self._embedder = services.async_embedder
-        services.embedder.embed_queries(["warm up"])
-
-    async def embed_documents(self, texts: Sequence[str]) -> Matrix:
-        """float32 (len(texts), dimension)."""
-        return await self._embedder.embed_documents(texts)
-
-    async def embed_queries(self, texts: Sequence[str]) -> Matrix:
-        """float32 (len(texts), dimension)."""
-        return await self._embedder.embed_queries(texts)
 
 
 @serve.deployment
@@ -51,9 +31,8 @@ class UploadWorkerDeployment:
     """Works on the upload queue in a thread, embedding through the embedder deployment."""
 
     def __init__(self, factory: ServiceFactory, embedder: DeploymentHandle[Any]) -> None:
-        services = factory()
-        configure_logging(services.settings.log_level)
-        blocking = BlockingHandleEmbedder(embedder, services.embedder, services.settings.upload_job_timeout)
+        services = replica_services(factory)
+        blocking = bulk_embedder(services, embedder, services.settings.serve_embed_timeout)
         self._stop = threading.Event()
         self._thread = threading.Thread(
             target=uploads.work_forever,
@@ -79,12 +58,28 @@ class UploadWorkerDeployment:
 class IngressDeployment:
     """HTTP. Composes retrieval and answering in its own process and calls models through handles."""
 
-    def __init__(self, factory: ServiceFactory, embedder: DeploymentHandle[Any], worker: DeploymentHandle[Any]) -> None:
-        services = factory()
-        configure_logging(services.settings.log_level)
-        remote = HandleEmbedder(embedder, services.embedder, services.settings.embed_timeout)
-        blocking = BlockingHandleEmbedder(embedder, services.embedder, services.settings.request_timeout)
-        self._backend = make_backend(services, remote, blocking_embedder=blocking)
+    def __init__(
+        self,
+        factory: ServiceFactory,
+        embedder: DeploymentHandle[Any],
+        worker: DeploymentHandle[Any],
+        reranker: DeploymentHandle[Any] | None = None,
+        generator: DeploymentHandle[Any] | None = None,
+    ) -> None:
+        services = replica_services(factory)
+        settings = services.settings
+        remote = HandleEmbedder(embedder, services.embedder, settings.embed_timeout)
+        blocking = BlockingHandleEmbedder(embedder, services.embedder, settings.request_timeout)
+        ranks = HandleReranker(reranker, settings.reranker, settings.rerank_timeout) if reranker is not None else None
+        writes = HandleGenerator(generator, settings.generator) if generator is not None else None
+        self._backend = make_backend(
+            services,
+            remote,
+            reranker=ranks,
+            generator=writes,
+            blocking_embedder=blocking,
+            models=deployed(settings, embedder=embedder, reranker=reranker, generator=generator),
+        )
         self._worker = worker
 
     def __serve_build_asgi_app__(self) -> FastAPI:

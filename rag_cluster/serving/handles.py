@@ -1,4 +1,4 @@
-"""Embedders behind Serve handles: the read path awaits one, the upload worker's thread blocks on one."""
+"""Models behind Serve handles: the read path awaits them, threads without an event loop block on one."""
 
 from __future__ import annotations
 
@@ -40,23 +40,29 @@ class HandleEmbedder:
 
     async def _call(self, method: str, texts: Sequence[str]) -> Matrix:
         response = getattr(self._handle, method).remote(list(texts))
-        seconds = share(self._timeout)
-        try:
-            async with asyncio.timeout(seconds):
-                vectors: Matrix = await response
-        except TimeoutError:
-            response.cancel()
-            raise ModelUnavailableError(f"The embedder gave no vectors within {seconds:.3g} s.") from None
-        except asyncio.CancelledError:
-            response.cancel()
-            raise
-        except Exception as error:
-            raise _embedder_error(error) from error
-        return _checked(vectors, len(texts), self.dimension)
+        vectors: Matrix = await _answer(response, share(self._timeout), "embedder", "vectors")
+        return checked(vectors, len(texts), self.dimension)
+
+
+class HandleReranker:
+    """AsyncReranker over the reranker deployment. name: the engine's. timeout: as `HandleEmbedder`."""
+
+    def __init__(self, handle: DeploymentHandle[Any], name: str, timeout: float) -> None:
+        self._handle = handle
+        self._timeout = timeout
+        self.name = name
+
+    async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+        """One score per text, same order."""
+        response = self._handle.rerank.remote(query, list(texts))
+        scores: list[float] = await _answer(response, share(self._timeout), "reranker", "scores")
+        if len(scores) != len(texts):
+            raise ModelUnavailableError(f"The reranker gave {len(scores)} scores for {len(texts)} texts.")
+        return scores
 
 
 class BlockingHandleEmbedder:
-    """Embedder over the same deployment, for a thread that has no event loop."""
+    """Embedder over the embedder deployment, for a thread that has no event loop. timeout: seconds of one call."""
 
     def __init__(self, handle: DeploymentHandle[Any], described: Embedder, timeout: float) -> None:
         self._handle = handle
@@ -78,19 +84,35 @@ class BlockingHandleEmbedder:
         try:
             vectors: Any = getattr(self._handle, method).remote(list(texts)).result(timeout_s=self._timeout)
         except Exception as error:
-            raise _embedder_error(error) from error
-        return _checked(vectors, len(texts), self.dimension)
+            raise model_error(error, "embedder") from error
+        return checked(vectors, len(texts), self.dimension)
 
 
-def _embedder_error(error: Exception) -> RagClusterError:
+async def _answer(response: Any, seconds: float, model: str, what: str) -> Any:
+    try:
+        async with asyncio.timeout(seconds):
+            return await response
+    except TimeoutError:
+        response.cancel()
+        raise ModelUnavailableError(f"The {model} gave no {what} within {seconds:.3g} s.") from None
+    except asyncio.CancelledError:
+        response.cancel()
+        raise
+    except Exception as error:
+        raise model_error(error, model) from error
+
+
+def model_error(error: Exception, model: str) -> RagClusterError:
+    """What a failed call through a handle means. model: "embedder", "reranker"."""
     if isinstance(error, RagClusterError):
         return error
     if isinstance(error, BackPressureError):
-        return OverloadedError("The embedder is at capacity; retry shortly.", retry_after=1)
-    return ModelUnavailableError(f"The embedder failed: {type(error).__name__}: {error}")
+        return OverloadedError(f"The {model} is at capacity; retry shortly.", retry_after=1)
+    return ModelUnavailableError(f"The {model} failed: {type(error).__name__}: {error}")
 
 
-def _checked(vectors: Matrix, rows: int, dimension: int) -> Matrix:
+def checked(vectors: Matrix, rows: int, dimension: int) -> Matrix:
+    """The vectors as float32, contiguous; ModelUnavailableError when there are not so many of that dimension."""
     if vectors.shape != (rows, dimension):
         raise ModelUnavailableError(f"The embedder gave vectors of shape {vectors.shape}, not {(rows, dimension)}.")
     return np.ascontiguousarray(vectors, dtype=np.float32)

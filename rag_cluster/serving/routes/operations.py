@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
@@ -14,6 +16,8 @@ from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit
 from rag_cluster.serving.schemas import (
     HealthResponse,
     JobResponse,
+    ModelResponse,
+    ModelsResponse,
     ReadyResponse,
     ReceiptResponse,
     RunDetail,
@@ -85,6 +89,13 @@ def asset(asset_id: str, caller: Caller, services: Services) -> Response:
             "Cache-Control": "private, max-age=300",
         },
     )
+
+
+@router.get("/v1/models", tags=["models"])
+async def models(_: Administrator, services: Services) -> ModelsResponse:
+    """What computes, with each replica's counters: requests, calls of the engine, and how well these are filled."""
+    found = await services.models()
+    return ModelsResponse(models=[ModelResponse(**dataclasses.asdict(model)) for model in found])
 
 
 @router.get("/healthz", tags=["health"])

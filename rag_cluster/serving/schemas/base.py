@@ -78,3 +78,17 @@ class ReadyResponse(BaseModel):
 
     status: str
     checks: dict[str, str]
+
+
+class ModelResponse(BaseModel):
+    """A model and the counters of its replicas; null when they did not answer, empty where it is no deployment."""
+
+    role: str
+    engine: str
+    replicas: list[dict[str, Any]] | None
+
+
+class ModelsResponse(BaseModel):
+    """What computes: embedder, reranker, generator."""
+
+    models: list[ModelResponse]
