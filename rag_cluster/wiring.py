@@ -372,8 +372,15 @@ class Services:
 
         return create_generator(self.settings, embedder, sentences, self.metrics)
 
-    def hosted_generator(self) -> HostedGenerator | None:
-        """The generator that the settings name, if it is a model that one process loads for all; else None."""
+    @property
+    def hosts_generator(self) -> bool:
+        """Whether the generator is a model that one process loads for all, which is then a deployment of its own."""
+        from rag_cluster.engines.generators import is_hosted
+
+        return is_hosted(self.settings)
+
+    def hosted_generator(self) -> HostedGenerator:
+        """That generator. InvalidSettingError where `hosts_generator` is False."""
         from rag_cluster.engines.generators import create_hosted_generator
 
         return create_hosted_generator(self.settings, self.metrics)

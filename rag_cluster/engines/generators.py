@@ -41,7 +41,8 @@ def _vllm(model: str, settings: Settings, metrics: MetricSink) -> VllmGenerator:
     )
 
 
-LANGUAGE_MODELS: dict[str, Callable[[str, Settings, MetricSink], Generator]] = {"openai": _openai, "vllm": _vllm}
+HOSTED: dict[str, Callable[[str, Settings, MetricSink], HostedGenerator]] = {"vllm": _vllm}
+LANGUAGE_MODELS: dict[str, Callable[[str, Settings, MetricSink], Generator]] = {"openai": _openai, **HOSTED}
 """name -> factory(model, settings, metrics)."""
 
 
@@ -67,7 +68,14 @@ def create_generator(
     )
 
 
-def create_hosted_generator(settings: Settings, metrics: MetricSink) -> HostedGenerator | None:
-    """The generator that has a deployment of its own under Serve, since it loads a model; None for the others."""
-    kind, _, argument = settings.generator.partition(":")
-    return _vllm(argument, settings, metrics) if kind == "vllm" else None
+def is_hosted(settings: Settings) -> bool:
+    """Whether the generator loads a model, so that Serve gives it a deployment of its own."""
+    return settings.generator.partition(":")[0] in HOSTED
+
+
+def create_hosted_generator(settings: Settings, metrics: MetricSink) -> HostedGenerator:
+    """The generator that loads a model. InvalidSettingError where RAG_GENERATOR names another kind."""
+    kind, _, model = settings.generator.partition(":")
+    if not model or kind not in HOSTED:
+        raise InvalidSettingError(f"RAG_GENERATOR={settings.generator} names no model to load: vllm:PATH does")
+    return HOSTED[kind](model, settings, metrics)

@@ -55,7 +55,7 @@ class VllmGenerator:
         metrics: MetricSink | None = None,
     ) -> None:
         self.name = Path(model).name
-        self._model = _located(model)
+        self._model = model
         self._context_tokens = context_tokens
         self._stop = list(stop)
         self._options = dict(options or {})
@@ -130,7 +130,7 @@ class VllmGenerator:
 
     async def _load(self) -> AsyncLLM:
         try:
-            engine = _engine(self._model, self._context_tokens, self._options, self._load_timeout)
+            engine = _engine(_located(self._model), self._context_tokens, self._options, self._load_timeout)
             _require_template(engine, self._model)
             await self._warm_up(engine)
         finally:
