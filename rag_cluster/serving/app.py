@@ -44,7 +44,7 @@ class AppConfig(BaseModel):
 
 
 def build(config: AppConfig) -> Application:
-    """ingress -> embedder and, where the settings name them, reranker and language model; the upload worker beside them.
+    """ingress -> embedder and, where the settings name them, reranker and language model; upload worker beside them.
 
     Local profile: every deployment takes num_cpus 0.
     """
@@ -60,7 +60,7 @@ def build(config: AppConfig) -> Application:
     if settings.reranker != "none":
         ranks = _deployment(RerankerDeployment, gpus=settings.reranker_gpus, **limits).bind(factory)
     writes = None
-    if factory().hosted_generator() is not None:
+    if factory().hosts_generator:
         writes = _deployment(
             GeneratorDeployment,
             gpus=settings.generator_gpus,

@@ -76,8 +76,8 @@ def make_backend(
 ) -> Backend:
     """The routes' view of a process's services, with the embedder that its queries use. caller: see `Backend`.
 
-    blocking_embedder: for corrections, which are embedded in the caller's thread. It, reranker, generator and models: None takes
-    what this process has itself.
+    blocking_embedder: for corrections, which are embedded in the caller's thread. It, reranker, generator and models:
+    None takes what this process has itself.
     """
     write_path = services.write_path()
     return Backend(
