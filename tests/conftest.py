@@ -7,6 +7,8 @@ pytest_plugins = [
     "tests.fixtures.postgres",
     "tests.fixtures.s3",
     "tests.fixtures.ray",
+    "tests.fixtures.embedding_endpoint",
+    "tests.fixtures.models",
 ]
 
 pytest.register_assert_rewrite("tests.contracts")

