@@ -9,6 +9,8 @@ pytest_plugins = [
     "tests.fixtures.ray",
     "tests.fixtures.embedding_endpoint",
     "tests.fixtures.models",
+    "tests.fixtures.chat_endpoint",
+    "tests.fixtures.vllm",
 ]
 
 pytest.register_assert_rewrite("tests.contracts")
