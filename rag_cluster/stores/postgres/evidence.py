@@ -41,7 +41,9 @@ SELECT EXISTS (SELECT 1 FROM b) AS granted,
   ARRAY(SELECT id FROM chosen WHERE kind = 'managed_correction' ORDER BY id) AS correction_ids,
   (SELECT count(*) FROM chosen) = (SELECT count(*) FROM b JOIN sources s ON s.knowledge_base_id = b.id) AS every_source,
   (SELECT jsonb_object_agg(id, priority) FROM chosen) AS mounts,
-  ARRAY(SELECT id FROM visible ORDER BY id) AS document_ids,
+  (SELECT count(*) FROM visible) AS visible_documents,
+  CASE WHEN (SELECT count(*) FROM visible) <= %(pushed)s THEN ARRAY(SELECT id FROM visible ORDER BY id) END
+    AS document_ids,
   g.name IS NOT NULL AS agent_found, g.hide_source_filename, pg_current_snapshot()::text AS taken,
   i.id AS index_id, i.collection, i.embedder_fingerprint, i.dimension, i.state
 FROM (SELECT 1) one
@@ -104,9 +106,11 @@ class PostgresEvidence:
         What is not granted is an empty filter. visible_documents counts to 1,001 and no further, unless a whitelist
         was given. Corrections are those mounted by the agent. NotFoundError for an unknown agent.
         """
-        limit = MAX_PUSHED_DOCUMENTS + 1 if options.document_ids is None else len(options.document_ids)
+        whitelisted = options.document_ids is not None
+        limit = len(options.document_ids or ()) if whitelisted else MAX_PUSHED_DOCUMENTS + 1
         values = _values(principal, knowledge_base_id, options)
-        values |= {"document_limit": limit, "embedder": embedder_fingerprint}
+        values |= {"document_limit": limit, "pushed": limit if whitelisted else MAX_PUSHED_DOCUMENTS}
+        values |= {"embedder": embedder_fingerprint}
         async with self._database.async_connection() as connection:
             row = await (await connection.execute(_SCOPE, values)).fetchone()
         assert row is not None, "the statement has one row"
@@ -148,8 +152,7 @@ def _values(principal: Principal, knowledge_base_id: str, options: RetrievalOpti
 
 
 def _scope(row: dict[str, Any], knowledge_base_id: str, options: RetrievalOptions) -> ReadScope:
-    documents = tuple(row["document_ids"])
-    pushed = options.document_ids is not None or len(documents) <= MAX_PUSHED_DOCUMENTS
+    documents = None if row["document_ids"] is None else tuple(row["document_ids"])
     index = None
     if row["index_id"] is not None:
         index = IndexRecord(
@@ -161,11 +164,11 @@ def _scope(row: dict[str, Any], knowledge_base_id: str, options: RetrievalOption
             knowledge_base_id=knowledge_base_id,
             access_keys=tuple(row["access_keys"]),
             source_ids=None if row["every_source"] and row["source_ids"] else tuple(row["source_ids"]),
-            document_ids=documents if pushed else None,
+            document_ids=documents,
             metadata=options.filter,
         ),
         index=index,
-        visible_documents=len(documents),
+        visible_documents=row["visible_documents"],
         mounts=(row["mounts"] or {}) if for_agent else {},
         correction_source_ids=tuple(row["correction_ids"]) if for_agent else (),
         hide_source_filename=bool(row["hide_source_filename"]),

@@ -1,0 +1,244 @@
+"""What a query costs besides its model and its stores: `python -m rag_cluster.benchmarks.query`.
+
+Parts, each against design section 9 (all of them when none is named with --part):
+
+    overhead   one client on 10,000 chunks in real Milvus Lite: this project in process and over HTTP, against a bare
+               loop of the same embedder and store calls, in turns in the same run
+    load       1, 8 and 32 clients over real HTTP: every request gets a result or a 429
+    large      20,000 queries on 100,000 chunks, the index replaced by recorded latencies: memory, and PostgreSQL's
+               statements by PostgreSQL's own clock
+
+Stores are embedded ones in a temporary folder, Serve and its deployments run on a Ray of their own. No question comes
+twice, and the cache of questions is off.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import re
+import socket
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from rag_cluster.benchmarks import query_measures
+from rag_cluster.benchmarks.measure import show
+from rag_cluster.benchmarks.query_corpus import Filled, fill
+from rag_cluster.benchmarks.query_measures import Level, LongRun, RecordedIndex, Timings, percentile
+from rag_cluster.settings import Settings
+from rag_cluster.wiring import Services, local_services
+
+MIB = 1 << 20
+MOST_OVERHEAD = 15.0
+MOST_STATEMENT = 20
+"""Milliseconds."""
+MOST_GROWTH = 1.1
+CLIENTS = (1, 8, 32)
+ROUTES = ("/v1/retrieve", "/v1/answer")
+CONCURRENCY = 2
+"""Of the part large: more would make PostgreSQL's statements wait for a CPU, not for their rows."""
+_DURATION = re.compile(r"duration: ([0-9.]+) ms\s+(.{0,60})")
+
+
+class Part(StrEnum):
+    """What can be measured by itself."""
+
+    OVERHEAD = "overhead"
+    LOAD = "load"
+    LARGE = "large"
+
+
+@contextmanager
+def stores(**settings: Any) -> Iterator[Services]:
+    """Embedded stores in a temporary folder, stopped at the end."""
+    with tempfile.TemporaryDirectory(prefix="rag-query-") as folder:
+        services = local_services(Settings(data_dir=Path(folder), query_cache_size=0, _env_file=None, **settings))
+        try:
+            yield services
+        finally:
+            services.stop_embedded_stores()
+
+
+@contextmanager
+def serving(settings: Settings) -> Iterator[str]:
+    """The Serve application on a Ray of its own; its URL."""
+    import ray
+
+    from rag_cluster.serving.app import running
+    from rag_cluster.serving.proxy import MIDDLEWARES, PROXY_CALLBACK
+
+    os.environ[PROXY_CALLBACK] = MIDDLEWARES
+    ray.init(address="local", include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    try:
+        with running(settings) as endpoint:
+            yield endpoint
+    finally:
+        ray.shutdown()
+
+
+def measure_served(parts: Sequence[Part], chunks: int, queries: int, seconds: float) -> dict[str, Any]:
+    """Parts `overhead` and `load`, on the same stores and the same application."""
+    results: dict[str, Any] = {}
+    with stores(port=_free_port()) as services:
+        filled = fill(services, chunks, per_document=8)
+        with serving(services.settings) as endpoint:
+            if Part.OVERHEAD in parts:
+                timings = asyncio.run(query_measures.overhead(services, filled, endpoint, queries))
+                results[Part.OVERHEAD.value] = _show_overhead(timings, chunks, queries)
+            if Part.LOAD in parts:
+                levels = [
+                    asyncio.run(query_measures.load(endpoint, filled.knowledge_base_id, route, clients, seconds))
+                    for route in ROUTES
+                    for clients in CLIENTS
+                ]
+                results[Part.LOAD.value] = _show_load(levels, chunks)
+    return results
+
+
+def _show_overhead(timings: Timings, chunks: int, queries: int) -> dict[str, Any]:
+    bare = timings.median("bare loop")
+    own = {name: (timings.median(name) - bare) * 1000 for name in ("in process", "over HTTP")}
+    rows = [
+        (
+            name,
+            f"{timings.median(name) * 1000:.2f}",
+            f"{percentile(timings.seconds[name], 0.9) * 1000:.2f}",
+            f"{own[name]:.2f}" if name in own else "",
+            _verdict(own[name] <= MOST_OVERHEAD, f"<= {MOST_OVERHEAD:g}") if name in own else "",
+        )
+        for name in ("bare loop", "scope", "embedding", "dense search", "BM25 search", "facts", *own)
+    ]
+    title = f"One client, {queries} queries each on {chunks:,} chunks in Milvus Lite, milliseconds {_load()}"
+    show(title, ("", "p50", "p90", "own overhead, p50", ""), rows)
+    return {
+        "own_overhead_ms": own,
+        "p50_ms": {name: timings.median(name) * 1000 for name in timings.seconds},
+        "queries": queries,
+        "chunks": chunks,
+    }
+
+
+def _show_load(levels: Sequence[Level], chunks: int) -> list[dict[str, Any]]:
+    rows = [
+        (
+            level.route,
+            str(level.clients),
+            f"{percentile(level.seconds, 0.5) * 1000:.0f}",
+            f"{percentile(level.seconds, 0.99) * 1000:.0f}",
+            f"{level.rate:.1f}",
+            ", ".join(f"{count} x {status}" for status, count in sorted(level.statuses.items())),
+            _verdict(level.ok, "200 or 429"),
+        )
+        for level in levels
+    ]
+    title = f"Clients over HTTP on {chunks:,} chunks in Milvus Lite {_load()}"
+    show(title, ("route", "clients", "p50 ms", "p99 ms", "results/s", "statuses", ""), rows)
+    return [
+        {
+            "route": level.route,
+            "clients": level.clients,
+            "p50_ms": percentile(level.seconds, 0.5) * 1000,
+            "p99_ms": percentile(level.seconds, 0.99) * 1000,
+            "per_second": level.rate,
+            "statuses": level.statuses,
+            "ok": level.ok,
+        }
+        for level in levels
+    ]
+
+
+def measure_large(chunks: int, queries: int) -> dict[str, Any]:
+    """Part `large`."""
+    with stores(embedder="hash:384") as services:
+        filled = fill(services, chunks, per_document=50, indexed=False)
+        with services.database.connection() as connection:
+            connection.execute(f"ALTER SYSTEM SET log_min_duration_statement = {MOST_STATEMENT}")
+            connection.execute("SELECT pg_reload_conf()")
+        log = Path(next(one.log for one in services.embedded.status().servers if one.name == "postgres"))
+        begin = log.stat().st_size
+        run = asyncio.run(_long_run(services, filled, queries))
+        slow = [(float(ms), text) for ms, text in _DURATION.findall(log.read_bytes()[begin:].decode(errors="replace"))]
+    return _show_large(run, slow, chunks)
+
+
+async def _long_run(services: Services, filled: Filled, queries: int) -> LongRun:
+    services.__dict__["index"] = RecordedIndex(filled.hits)  # in place of Milvus, which is not asked for
+    answerer = services.answerer(services.async_embedder)
+    try:
+        return await query_measures.long_run(answerer, filled.knowledge_base_id, queries, CONCURRENCY)
+    finally:
+        await services.database.aclose()
+
+
+def _show_large(run: LongRun, slow: list[tuple[float, str]], chunks: int) -> dict[str, Any]:
+    most = max((ms for ms, _ in slow), default=0.0)
+    rows = [
+        ("queries/s", f"{len(run.seconds) / run.wall:,.0f}", f"{CONCURRENCY} at once"),
+        ("p50, p99 ms", f"{percentile(run.seconds, 0.5) * 1000:.1f}, {percentile(run.seconds, 0.99) * 1000:.1f}", ""),
+        ("memory, MiB", " ".join(f"{used / MIB:.0f}" for used in run.memory[:: max(1, len(run.memory) // 8)]), ""),
+        ("memory, growth", f"x {run.growth:.3f}", _verdict(run.growth <= MOST_GROWTH, f"<= {MOST_GROWTH}")),
+        (f"statements over {MOST_STATEMENT} ms", str(len(slow)), _verdict(not slow, "none")),
+        *([("the slowest", f"{most:.0f} ms", max(slow)[1])] if slow else []),
+    ]
+    title = f"{len(run.seconds):,} queries on {chunks:,} chunks, index latencies recorded {_load()}"
+    show(title, ("", "value", ""), rows)
+    return {
+        "queries_per_second": len(run.seconds) / run.wall,
+        "p50_ms": percentile(run.seconds, 0.5) * 1000,
+        "p99_ms": percentile(run.seconds, 0.99) * 1000,
+        "memory_growth": run.growth,
+        "memory_bytes": run.memory,
+        "slow_statements": len(slow),
+        "slowest_ms": most,
+    }
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _load() -> str:
+    return f"(load {os.getloadavg()[0]:.1f} on {os.cpu_count()} CPUs)"
+
+
+def _verdict(ok: bool, target: str) -> str:
+    return f"{'ok' if ok else 'MISSED'}: {target}"
+
+
+def run(
+    part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be given several times.")] = None,
+    chunks: Annotated[int, typer.Option(min=100, help="Of the parts overhead and load.")] = 10_000,
+    queries: Annotated[int, typer.Option(min=10, help="Of the part overhead, each way.")] = 300,
+    seconds: Annotated[float, typer.Option(min=0.5, help="Of each level of the part load.")] = 20.0,
+    large_chunks: Annotated[int, typer.Option(min=100, help="Of the part large.")] = 100_000,
+    large_queries: Annotated[int, typer.Option(min=20, help="Of the part large.")] = 20_000,
+    quick: Annotated[bool, typer.Option("--quick", help="2,000 chunks and little time, for a look.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Also print one JSON object as the last line.")] = False,
+) -> None:
+    """Measure queries on this machine."""
+    if quick:
+        chunks, queries, seconds = min(chunks, 2000), min(queries, 50), min(seconds, 3.0)
+        large_chunks, large_queries = min(large_chunks, 5000), min(large_queries, 1000)
+    chosen: Sequence[Part] = part or list(Part)
+    results: dict[str, Any] = {}
+    if {Part.OVERHEAD, Part.LOAD} & set(chosen):
+        results |= measure_served(chosen, chunks, queries, seconds)
+    if Part.LARGE in chosen:
+        results[Part.LARGE.value] = measure_large(large_chunks, large_queries)
+    if as_json:
+        print(json.dumps(results))
+
+
+if __name__ == "__main__":
+    typer.run(run)

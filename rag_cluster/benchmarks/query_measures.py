@@ -1,0 +1,223 @@
+"""What the query benchmark measures: a bare loop, the same through this project, clients over HTTP, and a long run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import statistics
+import time
+from collections import Counter, defaultdict
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import psutil
+
+from rag_cluster.answering.answerer import Answerer
+from rag_cluster.benchmarks.query_corpus import Drawer, Filled
+from rag_cluster.domain.access import LOCAL, AccessFilter
+from rag_cluster.domain.retrieval import Hit, RetrievalOptions
+from rag_cluster.stores.fakes import MemoryChunkIndex
+from rag_cluster.wiring import Services
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+OPTIONS = RetrievalOptions()
+CLIENT_SECONDS = 120.0
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value below which that share (0-1) of them lies; 0 without values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))] if ordered else 0.0
+
+
+@dataclass(slots=True)
+class Timings:
+    """Seconds by name."""
+
+    seconds: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    async def time(self, name: str, call: Awaitable[Any]) -> Any:
+        """The call's result; its time is kept."""
+        started = time.perf_counter()
+        result = await call
+        self.seconds[name].append(time.perf_counter() - started)
+        return result
+
+    def median(self, name: str) -> float:
+        """Of one name, seconds."""
+        return statistics.median(self.seconds[name])
+
+
+class BareLoop:
+    """What a query cannot do without, and nothing else: scope, embedding and two searches at once, facts."""
+
+    def __init__(self, services: Services, knowledge_base_id: str, timings: Timings) -> None:
+        self._services, self._base, self._timings = services, knowledge_base_id, timings
+        self._embedder = services.async_embedder
+
+    async def __call__(self, question: str) -> None:
+        """One query."""
+        evidence, timings = self._services.evidence, self._timings
+        fingerprint = self._embedder.fingerprint
+        scope = await timings.time(
+            "scope", evidence.scope(LOCAL, self._base, OPTIONS, embedder_fingerprint=fingerprint)
+        )
+        collection = scope.index.collection
+        found = await asyncio.gather(
+            self._dense(question, collection, scope.filter), self._sparse(question, collection, scope.filter)
+        )
+        hits = {hit.chunk_id: hit for channel in found for hit in channel}
+        await timings.time("facts", evidence.rows(LOCAL, self._base, list(hits.values()), OPTIONS))
+
+    async def _dense(self, question: str, collection: str, access: AccessFilter) -> list[Hit]:
+        matrix = await self._timings.time("embedding", self._embedder.embed_queries([question]))
+        search = self._services.index.search_dense(collection, matrix[0].tolist(), access, OPTIONS.candidate_k)
+        hits: list[Hit] = await self._timings.time("dense search", search)
+        return hits
+
+    async def _sparse(self, question: str, collection: str, access: AccessFilter) -> list[Hit]:
+        search = self._services.index.search_sparse(collection, question, access, OPTIONS.candidate_k)
+        hits: list[Hit] = await self._timings.time("BM25 search", search)
+        return hits
+
+
+async def overhead(services: Services, filled: Filled, endpoint: str, queries: int) -> Timings:
+    """One client: bare, in process and over HTTP in turns, so that a slow minute hits all alike; no question twice."""
+    timings, drawer = Timings(), Drawer(11)
+    numbers = iter(range(10**9))
+    bare = BareLoop(services, filled.knowledge_base_id, timings)
+    answerer = services.answerer(services.async_embedder)
+    async with httpx.AsyncClient(base_url=endpoint, timeout=CLIENT_SECONDS) as client:
+
+        async def served(question: str) -> None:
+            body = {"knowledge_base": filled.knowledge_base_id, "query": question}
+            (await client.post("/v1/retrieve", json=body)).raise_for_status()
+
+        async def in_process(question: str) -> None:
+            await answerer.retrieve(LOCAL, filled.knowledge_base_id, question, OPTIONS)
+
+        contenders: Mapping[str, Callable[[str], Awaitable[None]]] = {
+            "bare loop": bare,
+            "in process": in_process,
+            "over HTTP": served,
+        }
+        for number in range(queries + queries // 10):
+            if number == queries // 10:
+                timings.seconds.clear()  # warm from here on
+            for name, ask in contenders.items():
+                await timings.time(name, ask(drawer.question(next(numbers))))
+    await services.database.aclose()
+    return timings
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """What so many clients got. Seconds are of the answers with status 200."""
+
+    route: str
+    clients: int
+    seconds: list[float]
+    statuses: dict[int, int]
+    wall: float
+
+    @property
+    def rate(self) -> float:
+        """Results a second."""
+        return len(self.seconds) / self.wall
+
+    @property
+    def ok(self) -> bool:
+        """Whether every request got a result or a 429."""
+        return set(self.statuses) <= {200, 429}
+
+
+async def load(endpoint: str, knowledge_base_id: str, route: str, clients: int, seconds: float) -> Level:
+    """Clients that ask one question after the other for so long, each another one. A 429 is waited for, as it says."""
+    drawer, statuses = Drawer(100 + clients), Counter[int]()
+    taken: list[float] = []
+    numbers = iter(range(10**9))
+    field_name = "question" if route == "/v1/answer" else "query"
+    limits = httpx.Limits(max_connections=clients)
+    async with httpx.AsyncClient(base_url=endpoint, timeout=CLIENT_SECONDS, limits=limits) as client:
+
+        async def ask() -> None:
+            while time.perf_counter() < until:
+                body = {"knowledge_base": knowledge_base_id, field_name: drawer.question(next(numbers))}
+                began = time.perf_counter()
+                response = await client.post(route, json=body)
+                statuses[response.status_code] += 1
+                if response.status_code == 200:
+                    taken.append(time.perf_counter() - began)
+                elif response.status_code == 429:
+                    await asyncio.sleep(float(response.headers["retry-after"]))
+
+        started = time.perf_counter()
+        until = started + seconds
+        async with asyncio.TaskGroup() as group:
+            for _ in range(clients):
+                group.create_task(ask())
+        wall = time.perf_counter() - started
+    return Level(route, clients, taken, dict(statuses), wall)
+
+
+class RecordedIndex(MemoryChunkIndex):
+    """A `ChunkIndex` that answers as late as Milvus Lite did, with chunks at random."""
+
+    MILLISECONDS = (4.1, 4.4, 4.6, 4.9, 5.2, 5.6, 6.1, 6.8, 8.0, 12.5)
+    """Deciles of a server's answers (HNSW and BM25 on 100,000 rows); Milvus Lite, without an index, takes longer."""
+
+    def __init__(self, hits: Sequence[Hit], seed: int = 5) -> None:
+        super().__init__()
+        self._hits = hits
+        self._random = random.Random(seed)  # noqa: S311 - a load, not a secret
+
+    async def search_dense(
+        self, collection: str, vector: Sequence[float], access: AccessFilter, limit: int
+    ) -> list[Hit]:
+        """As many hits as asked for."""
+        await asyncio.sleep(self._random.choice(self.MILLISECONDS) / 1000)
+        return self._random.sample(self._hits, limit)
+
+    async def search_sparse(self, collection: str, text: str, access: AccessFilter, limit: int) -> list[Hit]:
+        """Likewise."""
+        return await self.search_dense(collection, (), access, limit)
+
+
+@dataclass(slots=True)
+class LongRun:
+    """Resident bytes of this process after every so many queries, and seconds of each query."""
+
+    memory: list[int] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    wall: float = 0.0
+
+    @property
+    def growth(self) -> float:
+        """The last memory over that after a tenth of the queries, when everything is loaded and every cache is full."""
+        return self.memory[-1] / self.memory[max(0, len(self.memory) // 10 - 1)]
+
+
+async def long_run(answerer: Answerer, knowledge_base_id: str, queries: int, concurrency: int) -> LongRun:
+    """So many queries, so many at once, each with its audit row."""
+    run, drawer, own = LongRun(), Drawer(13), psutil.Process()
+    numbers = iter(range(queries))
+    every = max(1, queries // 20)
+
+    async def ask() -> None:
+        for number in numbers:
+            began = time.perf_counter()
+            await answerer.retrieve(LOCAL, knowledge_base_id, drawer.question(number), OPTIONS)
+            run.seconds.append(time.perf_counter() - began)
+            if len(run.seconds) % every == 0:
+                run.memory.append(own.memory_info().rss)
+
+    started = time.perf_counter()
+    async with asyncio.TaskGroup() as group:
+        for _ in range(concurrency):
+            group.create_task(ask())
+    run.wall = time.perf_counter() - started
+    return run
