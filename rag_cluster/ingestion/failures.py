@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from rag_cluster.domain.documents import Claim, DocumentStatus, DocumentVersion, OutboxKind, Receipt
 from rag_cluster.errors import ClaimLostError, DocumentError, ExternalServiceError, RagClusterError
 from rag_cluster.ingestion.write_path import WritePath
-from rag_cluster.telemetry import ERRORS_TOTAL
+from rag_cluster.telemetry import DOCUMENTS_TOTAL, ERRORS_TOTAL
 
 log = logging.getLogger("rag_cluster.ingestion")
 
@@ -62,7 +62,8 @@ def failed(
             return replace(receipt, outcome="busy", error_type=None, message="the claim was lost")
     except ExternalServiceError:
         # The ledger itself is out of reach: the version stays unfinished, so that the next run resumes it.
-        log.warning("failure not written to the ledger", exc_info=True, extra={"uri": uri})
+        log.warning("failure not written to the ledger", exc_info=True, extra={"uri": uri, "document_id": document_id})
+    write_path.metrics.count(DOCUMENTS_TOTAL, outcome=receipt.outcome)
     return receipt
 
 

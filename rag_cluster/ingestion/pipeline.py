@@ -19,6 +19,7 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -32,11 +33,13 @@ from rag_cluster.errors import RagClusterError
 from rag_cluster.ingestion import manifest, rows, steps
 from rag_cluster.ingestion.heartbeat import interruptible
 from rag_cluster.ingestion.ray_connection import connect
+from rag_cluster.ingestion.ray_metrics import ray_metrics
 from rag_cluster.ingestion.report import IngestionReport
-from rag_cluster.ingestion.rows import PartDone, PreparedPart, Row
+from rag_cluster.ingestion.rows import PartDone, PreparedPart, Row, StagesDone
 from rag_cluster.ingestion.run import IngestionOptions, Run, RunContext, Stages, Stream
+from rag_cluster.ingestion.stage_times import StageTimes
 from rag_cluster.ingestion.write_path import Pools, WritePath
-from rag_cluster.telemetry import configure_logging, trace_id
+from rag_cluster.telemetry import bound, configure_logging, trace_id
 
 __all__ = ["IngestionOptions", "IngestionReport", "fill_stream", "run_ingestion"]
 log = logging.getLogger("rag_cluster.ingestion")
@@ -88,6 +91,19 @@ def run_ingestion(
     """
     run_id = run_id or str(uuid.uuid4())
     trace_id.set(run_id)
+    with bound(run_id=run_id):
+        return _run(factory, knowledge_base, inputs, options, run_id, address, num_cpus)
+
+
+def _run(
+    factory: Factory,
+    knowledge_base: str,
+    inputs: Sequence[str],
+    options: IngestionOptions,
+    run_id: str,
+    address: str | None,
+    num_cpus: int | None,
+) -> IngestionReport:
     write_path = factory()
     base = write_path.catalog.knowledge_base(knowledge_base)
     source = write_path.catalog.ensure_source(base.id, SourceKind.BULK, options.source)
@@ -235,7 +251,9 @@ class _Worker:
         self._context = context
         self._error: Exception | None = None
         try:
-            self._write_path = context.retry.call(factory)
+            write_path = context.retry.call(factory)
+            self._times = StageTimes(ray_metrics(), write_path.metrics)
+            self._write_path = replace(write_path, metrics=self._times)
             self._start()
         except Exception as error:  # raised by the first batch
             self._error = error
@@ -243,10 +261,18 @@ class _Worker:
     def _start(self) -> None:
         """Load what the stage needs."""
 
+    def _hide_gpus(self) -> None:
+        if not self._write_path.pools.index_gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
+
     def _enter(self) -> None:
         trace_id.set(self._context.run_id)
         if self._error is not None:
             raise self._error
+
+    def _table(self, *out: Row) -> pa.Table:
+        """A task's rows, with the stages that led to them."""
+        return rows.to_table([*out, StagesDone.of(self._times.take())])
 
 
 class _Prepare(_Worker):
@@ -266,7 +292,7 @@ class _Prepare(_Worker):
             results = list(threads.map(self._prepare, works))
         out: list[Row] = [row for result in results for row in (result if isinstance(result, list) else [result])]
         # All at once and not as they come: a task that is repeated after its worker died must give the same blocks.
-        return rows.to_table(out)
+        return self._table(*out)
 
     def _work(self, document: dict[str, Any]) -> steps.Work:
         planned = manifest.from_row(document)
@@ -307,16 +333,20 @@ class _Index(_Worker):
     """Actor: owns the embedder; embeds and writes parts; lets receipts through."""
 
     def _start(self) -> None:
+        self._hide_gpus()
         self._record = steps.open_index(self._write_path)
 
     def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
         self._enter()
         arrived = list(rows.from_table(batch))
         parts = [row for row in arrived if isinstance(row, PreparedPart)]
-        if len(parts) < len(arrived):
-            yield rows.to_table(row for row in arrived if not isinstance(row, PreparedPart))
+        others = [row for row in arrived if not isinstance(row, PreparedPart)]
+        if not parts or any(not isinstance(row, StagesDone) for row in others):
+            yield rows.to_table(others)
+            others = []
         for some in steps.batches(parts, self._write_path.pools.batch_parts):
-            yield rows.to_table(steps.index(self._write_path, self._record, some))
+            yield self._table(*others, *steps.index(self._write_path, self._record, some))
+            others = []
 
 
 class _Fill(_Worker):
@@ -327,12 +357,13 @@ class _Fill(_Worker):
         super().__init__(factory, RunContext(run_id, "", "", None))
 
     def _start(self) -> None:
+        self._hide_gpus()
         steps.ensure_collection(self._write_path, self._record)
 
     def __call__(self, batch: pa.Table) -> pa.Table:
         self._enter()
         parts = [row for row in rows.from_table(batch) if isinstance(row, PreparedPart)]
-        return rows.to_table(steps.fill(self._write_path, self._record, parts))
+        return self._table(*steps.fill(self._write_path, self._record, parts))
 
 
 def _batches(wave: Sequence[PlannedFile], actors: int, most: int = BATCH_DOCUMENTS) -> pa.Table:

@@ -16,6 +16,7 @@ from rich.console import Console
 from rich.table import Table
 
 from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.ingestion.stage_times import Timeline, TimelineBuilder
 
 OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy", "removed")
 KEPT_PROBLEMS = 100
@@ -52,6 +53,8 @@ class IngestionReport:
     error_message: str | None = None
     unsupported: Mapping[str, int] = field(default_factory=dict)
     """By extension, of skipped inputs that no parser reads."""
+    timeline: Timeline = Timeline(0.0)
+    """Which stages were at work when."""
 
     @property
     def ok(self) -> bool:
@@ -143,6 +146,7 @@ class Tally:
         self.bytes_read = 0
         self.duplicates = 0
         self.recognized = 0
+        self.timeline = TimelineBuilder()
         self._problems: list[Receipt] = []
         self._slowest: list[tuple[float, int, Receipt]] = []
         self._started = time.perf_counter()
@@ -204,4 +208,5 @@ class Tally:
             slowest=tuple(receipt for _, _, receipt in sorted(self._slowest, reverse=True)),
             error_message=error_message,
             unsupported=dict(self.unsupported),
+            timeline=self.timeline.timeline(),
         )

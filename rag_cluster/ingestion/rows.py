@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from rag_cluster.domain.chunks import Part
 from rag_cluster.domain.documents import Claim, Receipt
+from rag_cluster.ingestion.stage_times import StageSpan
 
 SCHEMA = pa.schema([("kind", pa.string()), ("fields", pa.string())])
 
@@ -76,14 +77,33 @@ class AwaitingRecognition:
     """Read so far."""
 
 
+@dataclass(frozen=True, slots=True)
+class StagesDone:
+    """When a worker was at which stage since its last row of this kind. Its text has the same length whatever the
+    times are: a task that is repeated must give blocks of the same size."""
+
+    text: str
+
+    @classmethod
+    def of(cls, spans: Iterable[StageSpan]) -> StagesDone:
+        """Spans as a row."""
+        return cls(" ".join(f"{s.stage}:{s.begun:.6f}:{s.ended:.6f}:{s.busy:013.6f}:{s.count:06d}" for s in spans))
+
+    def spans(self) -> list[StageSpan]:
+        """Inverse of `of`."""
+        fields = (text.split(":") for text in self.text.split())
+        return [StageSpan(s, float(begun), float(ended), float(busy), int(n)) for s, begun, ended, busy, n in fields]
+
+
 Indexed = PartDone | AwaitingRecognition | Receipt
 """What indexing gives."""
-Row = PreparedPart | Indexed
+Row = PreparedPart | Indexed | StagesDone
 _KINDS: dict[str, type[Any]] = {
     "part": PreparedPart,
     "done": PartDone,
     "awaiting": AwaitingRecognition,
     "receipt": Receipt,
+    "stages": StagesDone,
 }
 _NAMES = {kind: name for name, kind in _KINDS.items()}
 

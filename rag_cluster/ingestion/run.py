@@ -28,7 +28,8 @@ from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.progress import RunProgress
 from rag_cluster.ingestion.recognition import Recognition
 from rag_cluster.ingestion.report import Tally, unsupported_line
-from rag_cluster.ingestion.rows import AwaitingRecognition, PartDone, PreparedPart, Row
+from rag_cluster.ingestion.rows import AwaitingRecognition, PartDone, Row, StagesDone
+from rag_cluster.ingestion.stage_times import StageSpan
 from rag_cluster.ingestion.sync import Sync
 from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
 
@@ -190,7 +191,7 @@ class Run:
         with directory_ as directory, self._progress, self._recognition:
             path = str(Path(directory) / "manifest.parquet")
             sync = self._sync(inputs) if self._options.sync else None
-            planned = self._plan(inputs, path, sync)
+            planned = self._timed_plan(inputs, path, sync)
             if self.tally.unsupported:
                 self._progress.say(unsupported_line(self.tally.unsupported))
             if planned:
@@ -208,6 +209,13 @@ class Run:
     def _sync(self, inputs: Sequence[str]) -> Sync:
         context = self._context
         return Sync(self._write_path, context.knowledge_base_id, context.source_id, inputs, self._options.manifests)
+
+    def _timed_plan(self, inputs: Sequence[str], path: str, sync: Sync | None) -> int:
+        begun = time.time()
+        planned = self._plan(inputs, path, sync)
+        ended = time.time()
+        self.tally.timeline.add([StageSpan("plan", begun, ended, ended - begun, self.tally.listed + planned)])
+        return planned
 
     def _plan(self, inputs: Sequence[str], path: str, sync: Sync | None) -> int:
         choices = self._options.plan(self._context.strategy)
@@ -264,7 +272,7 @@ class Run:
             if self._recognition.stopped:
                 return []
             busy += self._account(row, open_, last=last)
-            if not isinstance(row, PartDone | PreparedPart):
+            if isinstance(row, Receipt | AwaitingRecognition):
                 self._recognition.done(row.document_id)
         return busy + list(open_.values())
 
@@ -272,7 +280,9 @@ class Run:
         """Take one row in; the document that is to be tried again later."""
         with self._lock:
             again: list[PlannedFile] = []
-            if isinstance(row, PartDone):
+            if isinstance(row, StagesDone):
+                self.tally.timeline.add(row.spans())
+            elif isinstance(row, PartDone):
                 self.tally.embedded_chunks += row.chunks
             elif isinstance(row, AwaitingRecognition) and row.document_id in open_:
                 self.tally.bytes_read += row.bytes

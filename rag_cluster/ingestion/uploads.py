@@ -32,7 +32,7 @@ from rag_cluster.ingestion.failures import Failure, leave, record_failure
 from rag_cluster.ingestion.heartbeat import Heartbeat
 from rag_cluster.ingestion.originals import changed, fetch_referenced, referenced_file
 from rag_cluster.ingestion.write_path import WritePath
-from rag_cluster.telemetry import trace_id
+from rag_cluster.telemetry import DOCUMENTS_TOTAL, ERRORS_TOTAL, bound, trace_id
 
 log = logging.getLogger("rag_cluster.ingestion.uploads")
 
@@ -87,7 +87,8 @@ def work_once(worker: UploadWorker, stop: threading.Event | None = None) -> bool
         return False
     job, claim = taken
     trace_id.set(job.id)
-    _Attempt(worker, job, claim, stop or threading.Event()).run()
+    with bound(job_id=job.id, document_id=job.document_id):
+        _Attempt(worker, job, claim, stop or threading.Event()).run()
     return True
 
 
@@ -247,8 +248,10 @@ class _Attempt:
         last = failure.permanent or job.attempts >= job.max_attempts
         fields = {"document_id": job.document_id, "stage": failure.stage, "error_type": failure.error_type}
         log.error("upload failed: %s", failure.message, extra={**fields, "final": last})
+        self._write_path.metrics.count(ERRORS_TOTAL, stage=failure.stage, type=failure.error_type)
         if last:
             record_failure(self._write_path, self._claim, replace(failure, permanent=True))
+            self._write_path.metrics.count(DOCUMENTS_TOTAL, outcome="failed")
         delay = None if last else min(self._worker.retry_seconds * 2.0 ** (job.attempts - 1), MAX_RETRY_SECONDS)
         self._worker.queue.fail(job, error_type=failure.error_type, message=failure.message, retry_in=delay)
 

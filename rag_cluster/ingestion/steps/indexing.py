@@ -17,7 +17,14 @@ from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import AwaitingRecognition, Indexed, PartDone, PreparedPart
 from rag_cluster.ingestion.steps.preparation import Stage
 from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
-from rag_cluster.telemetry import CHUNKS_TOTAL, DOCUMENTS_TOTAL, STAGE_SECONDS, TOKENS_TOTAL
+from rag_cluster.telemetry import (
+    CHUNKS_TOTAL,
+    DOCUMENT_SECONDS,
+    DOCUMENTS_TOTAL,
+    STAGE_SECONDS,
+    TOKENS_TOTAL,
+    bound,
+)
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
@@ -75,6 +82,12 @@ def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPa
     """Embed and write parts of several documents as one batch: a PartDone for each, a Receipt for each document that
     ends with it, an AwaitingRecognition for each that is published with its text only. Never raises for a document:
     when the batch fails, its parts are tried one by one. IndexMismatchError when another index is active by now."""
+    alone = parts[0].document_id if len({part.document_id for part in parts}) == 1 else ""
+    with bound(run_id=parts[0].owner if parts else "", document_id=alone):
+        return _index(write_path, record, parts)
+
+
+def _index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Indexed]:
     stage = Stage(write_path)
     started = time.perf_counter()
     try:
@@ -192,6 +205,7 @@ def _complete(write_path: WritePath, record: IndexRecord, owned: Sequence[Loaded
         rows.append(PartDone(part.document_id, len(chunks), tokens))
         if outcome is PartOutcome.PUBLISHED:
             write_path.metrics.count(DOCUMENTS_TOTAL, outcome="text_ready" if part.awaiting else "ready")
+            write_path.metrics.observe(DOCUMENT_SECONDS, part.seconds + seconds)
             rows.append(_published(replace(part, seconds=part.seconds + seconds), part.chunks, tokens))
     return rows
 

@@ -18,7 +18,7 @@ from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
 from rag_cluster.ingestion.rows import AwaitingRecognition, PreparedPart
 from rag_cluster.ingestion.steps.description import describe_images
 from rag_cluster.ingestion.write_path import WritePath
-from rag_cluster.telemetry import BYTES_TOTAL, STAGE_SECONDS
+from rag_cluster.telemetry import BYTES_TOTAL, DOCUMENTS_TOTAL, PAGES_TOTAL, STAGE_SECONDS, bound
 
 Fetch = Callable[[str], tuple[str, int]]
 """Copy the original to a local path: (sha256 hex, bytes)."""
@@ -63,8 +63,14 @@ Prepared = list[PreparedPart] | AwaitingRecognition | Receipt
 def prepare(write_path: WritePath, work: Work, *, owner: str, recognize: bool = False) -> Prepared:
     """Claim one listed file and prepare it. Never raises for a document.
 
-    recognize: here is the OCR stage. Elsewhere no text is recognised if `write_path.text_parser` says so.
+    owner: of the claim, the run's id. recognize: here is the OCR stage. Elsewhere no text is recognised if
+    `write_path.text_parser` says so.
     """
+    with bound(run_id=owner, document_id=work.document_id):
+        return _prepare(write_path, work, owner, recognize)
+
+
+def _prepare(write_path: WritePath, work: Work, owner: str, recognize: bool) -> Prepared:
     started = time.perf_counter()
     stage = Stage(write_path)
     claim: Claim | None = None
@@ -169,10 +175,12 @@ def prepare_claimed(
         write_path.metrics.count(BYTES_TOTAL, size)
         if claim.version > 1 and retry.call(lambda: ledger.settle_unchanged(claim, file, sha256)):
             seconds = time.perf_counter() - started
+            write_path.metrics.count(DOCUMENTS_TOTAL, outcome="unchanged")
             return Receipt(file.uri, work.document_id, "unchanged", bytes=size, seconds=seconds)
         duplicate_of = retry.call(lambda: ledger.duplicate_of(claim, sha256))
         stage.enter("parse", 10)
         parsed = _parse(write_path, work, claim, path, size, text_only=text_only)
+        write_path.metrics.count(PAGES_TOTAL, _pages(parsed))
         awaiting = 0
         if text_only:
             awaiting = 0 if _recognition(write_path, work) == "off" else parsed.unrecognized
