@@ -62,6 +62,7 @@ from rag_cluster.telemetry import NullMetrics
 
 if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
+    from rag_cluster.engines.check import ModelCheck
     from rag_cluster.engines.options import EngineOptions
     from rag_cluster.engines.query_cache import QueryCache
     from rag_cluster.engines.threaded import ThreadedEmbedder
@@ -156,6 +157,17 @@ def reranker_options(settings: Settings) -> EngineOptions:
             settings.reranker_url, settings.reranker_api_key.get_secret_value(), settings.reranker_timeout, retries=0
         ),
     )
+
+
+def check_models(settings: Settings) -> list[ModelCheck]:
+    """What the embedder and the reranker of the settings are and do on this machine. Needs no store."""
+    from rag_cluster.engines.check import check_embedder, check_reranker
+
+    services = Services(settings)
+    checks = [check_embedder(settings.embedder, services.embedder, embedder_options(settings))]
+    if services.reranker is not None:
+        checks.append(check_reranker(settings.reranker, services.reranker, reranker_options(settings)))
+    return checks
 
 
 class Services:

@@ -36,7 +36,7 @@ class FlagEmbedder:
         self.tokenizer: Tokenizer = tokenizer_of(self.checkpoint)
         prefixes = (self.checkpoint.query_prefix, self.checkpoint.document_prefix)
         self.max_tokens = self.checkpoint.max_tokens - 2 - max(map(self.tokenizer.count, prefixes))
-        self._batch_size = options.batch_size
+        self._batch_size, self._threads = options.batch_size, options.threads
         self._model = Lazy(partial(_load_embedder, self.checkpoint, options), model, options.load_timeout)
 
     @property
@@ -55,9 +55,12 @@ class FlagEmbedder:
     def _embed(self, texts: Sequence[str], prefix: str) -> Matrix:
         if not texts:
             return unit_rows([], 0, self.dimension, ENGINE)
+        import torch
+
         cleaned = [prefix + without_surrogates(text) for text in texts]
         try:
             with self._model.exclusive() as model:
+                torch.set_num_threads(self._threads)
                 vectors = model.encode_single_device(
                     cleaned,
                     batch_size=self._batch_size,
@@ -76,6 +79,7 @@ class FlagTextReranker:
         require(ENGINE, "torch", "FlagEmbedding")
         self.checkpoint = open_checkpoint(model, options)
         self.name = f"{ENGINE}:{model}"
+        self._threads = options.threads
         self._model = Lazy(partial(_load_reranker, self.checkpoint, options), model, options.load_timeout)
 
     @property
@@ -87,10 +91,13 @@ class FlagTextReranker:
         """One score per text, same order."""
         if not texts:
             return []
+        import torch
+
         query = without_surrogates(query)
         pairs = [(query, without_surrogates(text)) for text in texts]
         try:
             with self._model.exclusive() as model:
+                torch.set_num_threads(self._threads)
                 logits = model.compute_score_single_gpu(pairs, device=model.target_devices[0])
         except RuntimeError as error:
             raise ModelUnavailableError(f"{ENGINE} failed: {error}") from error
@@ -141,6 +148,4 @@ def _placement(options: EngineOptions) -> dict[str, Any]:
     if options.dtype == "float8":
         raise InvalidSettingError("float8 is for varlen alone")
     device = device_of(options.device)
-    if device.type == "cpu":
-        torch.set_num_threads(options.threads)
     return {"devices": str(device), "use_fp16": dtype_of(options.dtype, device) != torch.float32}

@@ -35,7 +35,7 @@ class SentenceTransformersEmbedder:
         self.tokenizer: Tokenizer = tokenizer_of(self.checkpoint)
         prefixes = (self.checkpoint.query_prefix, self.checkpoint.document_prefix)
         self.max_tokens = self.checkpoint.max_tokens - 2 - max(map(self.tokenizer.count, prefixes))
-        self._batch_size = options.batch_size
+        self._batch_size, self._threads = options.batch_size, options.threads
         self._model = Lazy(partial(_load_embedder, self.checkpoint, options), model, options.load_timeout)
 
     @property
@@ -54,9 +54,12 @@ class SentenceTransformersEmbedder:
     def _embed(self, texts: Sequence[str], prefix: str) -> Matrix:
         if not texts:
             return unit_rows([], 0, self.dimension, ENGINE)
+        import torch
+
         cleaned = [prefix + without_surrogates(text) for text in texts]
         try:
             with self._model.exclusive() as model:
+                torch.set_num_threads(self._threads)
                 # prompt="": the library would add a default of the model's own otherwise.
                 vectors = model.encode(
                     cleaned, prompt="", batch_size=self._batch_size, convert_to_numpy=True, show_progress_bar=False
@@ -73,7 +76,7 @@ class SentenceTransformersReranker:
         require(ENGINE, "torch", "sentence_transformers")
         self.checkpoint = open_checkpoint(model, options)
         self.name = f"{ENGINE}:{model}"
-        self._batch_size = options.batch_size
+        self._batch_size, self._threads = options.batch_size, options.threads
         self._model = Lazy(partial(_load_reranker, self.checkpoint, options), model, options.load_timeout)
 
     @property
@@ -91,6 +94,7 @@ class SentenceTransformersReranker:
         pairs = [(query, without_surrogates(text)) for text in texts]
         try:
             with self._model.exclusive() as model:
+                torch.set_num_threads(self._threads)
                 logits = model.predict(
                     pairs, batch_size=self._batch_size, activation_fn=torch.nn.Identity(), show_progress_bar=False
                 )
@@ -129,13 +133,9 @@ def _revision(checkpoint: Checkpoint) -> str | None:
 
 def _placement(options: EngineOptions) -> dict[str, Any]:
     """device and weights' type, as the library takes them."""
-    import torch
-
     from rag_cluster.engines.encoder.runtime import device_of, dtype_of
 
     if options.dtype == "float8":
         raise InvalidSettingError("float8 is for varlen alone")
     device = device_of(options.device)
-    if device.type == "cpu":
-        torch.set_num_threads(options.threads)
     return {"device": str(device), "model_kwargs": {"torch_dtype": dtype_of(options.dtype, device)}}

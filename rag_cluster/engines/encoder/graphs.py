@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 import torch
 
+from rag_cluster.engines.encoder.packing import Ints, Pack
+
 TOKENS = (16, 32, 64, 128, 256, 512)
 """Sizes of graphs."""
 TEXTS = 16
@@ -24,65 +26,77 @@ Compute = Callable[[torch.Tensor, torch.Tensor, torch.Tensor, int], torch.Tensor
 @dataclass(frozen=True, slots=True)
 class _Recorded:
     graph: torch.cuda.CUDAGraph
-    ids: torch.Tensor
-    positions: torch.Tensor
-    bounds: torch.Tensor
+    host: torch.Tensor
+    """What `filled` writes; pinned."""
+    device: torch.Tensor
+    """The same where the graph reads it."""
+    copied: torch.cuda.Event
+    """After it the host's tensor may be written again."""
     result: torch.Tensor
 
 
-def filled(ids: torch.Tensor, bounds: torch.Tensor, size: int, texts: int) -> tuple[torch.Tensor, ...]:
-    """(ids, positions, bounds) of a graph's shapes: (size,), (size,), (texts + 2,). All int32, on the CPU.
+def filled(pack: Pack, size: int, out: Ints) -> None:
+    """Write ids (size,), positions (size,) and bounds (TEXTS + 2,) of a pack, one after the other, to `out`.
 
-    Texts that are not there are empty; the last one is the padding. Positions of padding are 0, which every model has.
+    Texts that are not there are empty, and the last one is the padding: tokens 0 at position 0, which every model has.
     """
-    tokens = int(bounds[-1])
-    all_ids = torch.zeros(size, dtype=torch.int32)
-    all_ids[:tokens] = ids
-    all_bounds = torch.full((texts + 2,), tokens, dtype=torch.int32)
-    all_bounds[: len(bounds)] = bounds
-    all_bounds[-1] = size
-    positions = torch.zeros(size, dtype=torch.int32)
-    lengths = bounds[1:] - bounds[:-1]
-    positions[:tokens] = torch.arange(tokens, dtype=torch.int32) - bounds[:-1].repeat_interleave(lengths)
-    return all_ids, positions, all_bounds
+    tokens, texts = pack.tokens, len(pack.rows)
+    out[:] = 0
+    out[:tokens] = pack.ids
+    out[size : size + tokens] = pack.positions
+    bounds = out[2 * size :]
+    bounds[: texts + 1] = pack.bounds
+    bounds[texts + 1 :] = tokens
+    bounds[-1] = size
+
+
+def parts(flat: torch.Tensor, size: int) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Views of ids, positions and bounds in what `filled` wrote."""
+    return flat[:size], flat[size : 2 * size], flat[2 * size :]
+
+
+def length(size: int) -> int:
+    """Numbers that `filled` writes."""
+    return 2 * size + TEXTS + 2
 
 
 class Graphs:
-    """Records a graph for each size when it is first needed, and replays it."""
+    """Records a graph for each size when it is first needed, and replays it. Not for several threads at once."""
 
     def __init__(self, compute: Compute, device: torch.device) -> None:
         self._compute = compute
         self._device = device
         self._recorded: dict[int, _Recorded] = {}
 
-    def fits(self, ids: torch.Tensor, bounds: torch.Tensor, types: torch.Tensor | None) -> bool:
-        """Whether such a pack is small enough."""
-        return types is None and len(ids) <= TOKENS[-1] and len(bounds) - 1 <= TEXTS
+    def fits(self, pack: Pack) -> bool:
+        """Whether a pack is small enough."""
+        return pack.types is None and pack.tokens <= TOKENS[-1] and len(pack.rows) <= TEXTS
 
-    def run(self, ids: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
-        """(n, width) of a small pack. ids, bounds: int32, on the CPU."""
-        size = next(size for size in TOKENS if size >= len(ids))
+    def run(self, pack: Pack) -> torch.Tensor:
+        """(n, width) of a small pack, on the device; does not wait for it."""
+        size = next(size for size in TOKENS if size >= pack.tokens)
         if size not in self._recorded:
             self._recorded[size] = self._record(size)
         recorded = self._recorded[size]
-        given = filled(ids, bounds, size, TEXTS)
-        for place, part in zip((recorded.ids, recorded.positions, recorded.bounds), given, strict=True):
-            # From pageable memory: the call returns when the bytes have been taken.
-            place.copy_(part)
+        recorded.copied.synchronize()
+        filled(pack, size, recorded.host.numpy())
+        recorded.device.copy_(recorded.host, non_blocking=True)
+        recorded.copied.record()
         recorded.graph.replay()
         # The next replay writes to the same place.
-        return recorded.result[: len(bounds) - 1].clone()
+        return recorded.result[: len(pack.rows)].clone()
 
     def _record(self, size: int) -> _Recorded:
-        full = torch.zeros(size, dtype=torch.int32), torch.tensor([0, size], dtype=torch.int32)
-        inputs = [part.to(self._device) for part in filled(*full, size, TEXTS)]
+        host = torch.zeros(length(size), dtype=torch.int32).pin_memory()
+        host.numpy()[2 * size + 1 :] = size
+        device = host.to(self._device)
         stream = torch.cuda.Stream(self._device)
         stream.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(stream):
             for _ in range(_WARM_UPS):
-                self._compute(inputs[0], inputs[1], inputs[2], size)
+                self._compute(*parts(device, size), size)
         torch.cuda.current_stream(self._device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
-            result = self._compute(inputs[0], inputs[1], inputs[2], size)
-        return _Recorded(graph, inputs[0], inputs[1], inputs[2], result)
+            result = self._compute(*parts(device, size), size)
+        return _Recorded(graph, host, device, torch.cuda.Event(), result)

@@ -68,9 +68,10 @@ class Encoder(nn.Module):
 class EmbeddingHead(nn.Module):
     """Hidden states -> float32 unit vectors, (t, hidden) -> (n, hidden)."""
 
-    def __init__(self, pooling: Pooling) -> None:
+    def __init__(self, pooling: Pooling, width: int) -> None:
         super().__init__()
         self.pooling = pooling
+        self.width = width
 
     def forward(self, x: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
         """The first token of each text, or the mean of all its tokens."""
@@ -88,6 +89,7 @@ class ScoreHead(nn.Module):
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
+        self.width = 1
         self.dense = nn.Linear(hidden, hidden)
         self.out = nn.Linear(hidden, 1)
 

@@ -2,7 +2,7 @@
 back in one copy.
 
 On a GPU: 16-bit weights, FlashAttention without padding, compiled layers for large packs, CUDA graphs for small ones.
-On a CPU: float32, texts of equal length as one batch.
+On a CPU: float32, texts of equal length as one batch, a pack a thread.
 """
 
 from __future__ import annotations
@@ -10,25 +10,28 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import nn
 
 from rag_cluster.engines.encoder import attention
+from rag_cluster.engines.encoder.graphs import TOKENS as GRAPH_TOKENS
 from rag_cluster.engines.encoder.graphs import Graphs
-from rag_cluster.engines.encoder.model import Encoder
-from rag_cluster.engines.encoder.packing import Pack
+from rag_cluster.engines.encoder.model import EmbeddingHead, Encoder, ScoreHead
+from rag_cluster.engines.encoder.packing import Encoded, Pack, pack
 from rag_cluster.errors import InvalidSettingError, ModelUnavailableError
 
 T = TypeVar("T")
+Result = tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]
+"""(rows, what the head gave for them)."""
 
 GPU_TOKENS = 131_072
-CPU_TOKENS = 4096
+CPU_TOKENS = 2048
 """Tokens of one pack: what a GPU needs to be busy, and what a CPU's caches like."""
 _AHEAD = 3
 """Packs that are prepared while one is computed."""
@@ -39,14 +42,10 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """A pack's tensors in host memory. groups: for CPUs, see `attention.grouped`."""
+    """A pack, and its ids, positions, bounds and types, if any, as tensors in host memory; none for a CUDA graph."""
 
-    ids: torch.Tensor
-    positions: torch.Tensor
-    types: torch.Tensor | None
-    bounds: torch.Tensor
-    longest: int
-    groups: Sequence[tuple[int, int, int]]
+    pack: Pack
+    tensors: tuple[torch.Tensor, ...]
 
 
 def device_of(name: str) -> torch.device:
@@ -79,13 +78,15 @@ def dtype_of(name: str, device: torch.device) -> torch.dtype:
 class Runtime:
     """An encoder and its head on a device. Thread-safe: one call runs at a time.
 
-    threads: of a CPU. compiled: whether large packs run through torch.compile (GPU).
+    threads: of a CPU: so many packs are computed at once, each by one thread. Threads inside an operation would wait
+    for each other after each, ten times as long where anything else runs on the machine.
+    compiled: whether large packs run through torch.compile (GPU). tokens: of one pack, at most; 0: the device's usual.
     """
 
     def __init__(
         self,
         encoder: Encoder,
-        head: nn.Module,
+        head: EmbeddingHead | ScoreHead,
         *,
         device: torch.device,
         dtype: torch.dtype,
@@ -96,84 +97,117 @@ class Runtime:
     ) -> None:
         self.device = device
         self.dtype = dtype
+        self.width = head.width
+        self.threads = threads
+        self.tokens = tokens or (GPU_TOKENS if device.type == "cuda" else CPU_TOKENS)
         self._cuda = device.type == "cuda"
-        self._encoder = encoder.to(device=device, dtype=dtype)
-        self._head = head.to(device=device, dtype=dtype)
+        self._encoder: Encoder = encoder.to(device=device, dtype=dtype)
+        self._head: EmbeddingHead | ScoreHead = head.to(device=device, dtype=dtype)
         self._attend = attend or _attention_of(device, dtype)
         self._layers: Callable[..., torch.Tensor] = self._encoder
         self._graphs: Graphs | None = None
         self._lock = threading.Lock()
-        self.tokens = tokens or (GPU_TOKENS if self._cuda else CPU_TOKENS)
+        self._pool: ThreadPoolExecutor | None = None
         if self._attend is attention.unpadded:
             if compiled:
                 self._layers = torch.compile(self._encoder, dynamic=True)
             if self._cuda:
                 self._graphs = Graphs(self._small, device)
-        if not self._cuda:
-            # One number for the whole process; Ray gives a worker of one CPU one thread unless told otherwise.
-            torch.set_num_threads(threads)
+
+    @property
+    def encoder(self) -> Encoder:
+        """The layers, for a change of their precision before anything is run."""
+        return self._encoder
+
+    @property
+    def head(self) -> EmbeddingHead | ScoreHead:
+        """What follows the layers."""
+        return self._head
 
     @property
     def parameters(self) -> int:
         """How many weights."""
-        return sum(weight.numel() for module in (self._encoder, self._head) for weight in module.parameters())
+        return sum(tensor.numel() for tensor in self._tensors())
 
     @property
     def memory(self) -> int:
         """Bytes that the weights take."""
-        modules = (self._encoder, self._head)
-        return sum(weight.nbytes for module in modules for weight in (*module.parameters(), *module.buffers()))
+        return sum(tensor.nbytes for tensor in self._tensors())
 
-    def run(self, packs: Iterable[Pack], count: int, width: int) -> npt.NDArray[np.float32]:
+    def run(self, packs: Iterable[Pack], count: int) -> npt.NDArray[np.float32]:
         """float32 (count, width): the head's result for each row. ModelUnavailableError when the device fails.
 
-        packs: consumed in a thread while earlier ones are computed.
+        packs: made while earlier ones are computed.
         """
-        out = np.zeros((count, width), dtype=np.float32)
-        rows: list[npt.NDArray[np.intp]] = []
-        results: list[torch.Tensor] = []
-        prepared: Iterator[tuple[Batch, npt.NDArray[np.intp]]] = map(self._pinned, packs)
-        if count > _INLINE:
-            prepared = ahead(prepared, _AHEAD)
+        out = np.zeros((count, self.width), dtype=np.float32)
         try:
-            with self._lock, torch.inference_mode():
-                for batch, places in prepared:
-                    rows.append(places)
-                    results.append(self._compute(batch))
-                if results:
-                    out[np.concatenate(rows)] = torch.cat(results).cpu().numpy()
+            with self._lock:
+                results = self._on_gpu(packs, count) if self._cuda else self._on_cpu(packs)
         except torch.OutOfMemoryError as error:
-            raise ModelUnavailableError(
-                f"{self.device} has too little memory for {self.tokens} tokens at once"
-            ) from error
+            raise ModelUnavailableError(f"{self.device} has too little memory for {self.tokens} tokens") from error
         except torch.AcceleratorError as error:
             raise ModelUnavailableError(f"{self.device} failed: {error}") from error
-        finally:
-            if isinstance(prepared, Generator):
-                prepared.close()
+        for rows, result in results:
+            out[rows] = result
         return out
 
-    def _pinned(self, pack: Pack) -> tuple[Batch, npt.NDArray[np.intp]]:
-        """The pack's tensors in host memory that the GPU can read while it computes."""
-        types = pack.types if self._encoder.types.num_embeddings > 1 else None
-        parts = [torch.from_numpy(part) for part in (pack.ids, pack.positions, pack.bounds)]
-        kinds = None if types is None else torch.from_numpy(types)
-        if self._cuda:
-            parts = [part.pin_memory() for part in parts]
-            kinds = None if kinds is None else kinds.pin_memory()
-        groups = () if self._cuda else pack.groups()
-        return Batch(parts[0], parts[1], kinds, parts[2], pack.longest, groups), pack.rows
+    def warm_up(self) -> None:
+        """Compile and record, so that no request waits for it. Nothing to do on a CPU."""
+        if not self._cuda:
+            return
+        for lengths in ([200, 180, 440], [90] * 40, [33] * 65):
+            texts = [Encoded(row, np.zeros(length, dtype=np.int32)) for row, length in enumerate(lengths)]
+            self.run([pack(texts)], len(texts))
+        for size in GRAPH_TOKENS:
+            self.run([pack([Encoded(0, np.zeros(size, dtype=np.int32))])], 1)
+
+    def _tensors(self) -> Iterator[torch.Tensor]:
+        for module in (self._encoder, self._head):
+            yield from module.parameters()
+            yield from module.buffers()
+
+    def _on_cpu(self, packs: Iterable[Pack]) -> list[Result]:
+        # For the whole process: another library may have set it to something else since.
+        torch.set_num_threads(1)
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads, thread_name_prefix="encoder")
+        # Takes all packs at once, so that they are made while the first ones are computed.
+        return list(self._pool.map(self._on_one_thread, packs))
+
+    def _on_one_thread(self, pack: Pack) -> Result:
+        with torch.inference_mode():
+            return pack.rows, self._compute(self._batch(pack)).numpy()
+
+    def _on_gpu(self, packs: Iterable[Pack], count: int) -> list[Result]:
+        rows: list[npt.NDArray[np.intp]] = []
+        results: list[torch.Tensor] = []
+        batches = (self._batch(pack) for pack in packs)
+        prepared = ahead(batches, _AHEAD) if count > _INLINE else batches
+        with torch.inference_mode(), torch.cuda.device(self.device), contextlib.closing(prepared):
+            for batch in prepared:
+                rows.append(batch.pack.rows)
+                results.append(self._compute(batch))
+            return [(np.concatenate(rows), torch.cat(results).cpu().numpy())] if rows else []
+
+    def _batch(self, pack: Pack) -> Batch:
+        """The pack's tensors in host memory, for a GPU in such that it can read while it computes."""
+        if self._encoder.types.num_embeddings == 1 and pack.types is not None:
+            pack = replace(pack, types=None)
+        if self._graphs is not None and self._graphs.fits(pack):
+            return Batch(pack, ())
+        arrays = (pack.ids, pack.positions, pack.bounds, *(() if pack.types is None else (pack.types,)))
+        tensors = (torch.from_numpy(array) for array in arrays)
+        return Batch(pack, tuple(tensor.pin_memory() if self._cuda else tensor for tensor in tensors))
 
     def _compute(self, batch: Batch) -> torch.Tensor:
         """(n, width) on the device; does not wait for it."""
-        if self._graphs is not None and self._graphs.fits(batch.ids, batch.bounds, batch.types):
-            return self._graphs.run(batch.ids, batch.bounds)
-        ids, positions, bounds = (
-            part.to(self.device, non_blocking=True) for part in (batch.ids, batch.positions, batch.bounds)
-        )
-        types = None if batch.types is None else batch.types.to(self.device, non_blocking=True)
-        attend = self._attend or attention.grouped(batch.groups)
-        states = self._layers(ids, positions, types, bounds, batch.longest, attend)
+        pack = batch.pack
+        if self._graphs is not None and not batch.tensors:
+            return self._graphs.run(pack)
+        ids, positions, bounds, *rest = (tensor.to(self.device, non_blocking=True) for tensor in batch.tensors)
+        types = rest[0] if rest else None
+        attend = self._attend or attention.grouped(pack.groups())
+        states = self._layers(ids, positions, types, bounds, pack.longest, attend)
         result: torch.Tensor = self._head(states, bounds)
         return result
 

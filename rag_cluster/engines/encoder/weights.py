@@ -35,7 +35,7 @@ def load_embedder(checkpoint: Checkpoint, timeout: float) -> tuple[Encoder, Embe
     """Encoder and pooling of an embedding model, float32 on the CPU. InvalidSettingError when weights are missing."""
     shape = _supported(checkpoint)
     tensors = read_tensors(checkpoint, timeout)
-    return build_encoder(shape, tensors), EmbeddingHead(checkpoint.pooling)
+    return build_encoder(shape, tensors), EmbeddingHead(checkpoint.pooling, shape.hidden)
 
 
 def load_reranker(checkpoint: Checkpoint, timeout: float) -> tuple[Encoder, ScoreHead]:

@@ -1,0 +1,134 @@
+"""What runs on a GPU, as far as a CPU can show it: attention over cumulative lengths, compiled with dynamic shapes, and
+packs filled up for CUDA graphs. The kernel itself is replaced by its definition."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from rag_cluster.engines.encoder.checkpoint import open_checkpoint
+from rag_cluster.engines.encoder.packing import Encoded, Pack, pack, packs
+from rag_cluster.engines.encoder.tokenizer import tokenizer_of
+from rag_cluster.engines.options import EngineOptions
+from tests.fixtures.models import mixed_texts, require_models
+
+TEXTS = mixed_texts(60)
+OPTIONS = EngineOptions(device="cpu", dtype="float32")
+
+
+@pytest.fixture
+def kernel() -> Iterator[list[int]]:
+    """torch's variable-length attention on the CPU: its operator gets a second kernel. Yields the lengths given."""
+    require_models()
+    import torch
+    from torch.nn.attention import varlen
+
+    from rag_cluster.engines.encoder.attention import one_by_one
+
+    seen: list[int] = []
+
+    def reference(q: Any, k: Any, v: Any, bounds: Any, bounds_k: Any, longest: int, *rest: Any) -> tuple[Any, Any, Any]:
+        seen.append(longest)
+        out = one_by_one(torch.stack((q, k, v), dim=1), bounds, longest)
+        return out, torch.zeros(q.shape[1], q.shape[0]), torch.zeros(2, dtype=torch.uint64)
+
+    varlen._varlen_attn.register_kernel("cpu")(reference)
+    try:
+        yield seen
+    finally:
+        varlen._varlen_attn._backend_fns.pop("cpu", None)
+
+
+def made(folder: Path, size: int) -> tuple[Any, list[Pack]]:
+    checkpoint = open_checkpoint(str(folder), OPTIONS)
+    ids = tokenizer_of(checkpoint).encode(TEXTS, checkpoint.max_tokens)
+    return checkpoint, list(packs([[Encoded(row, one) for row, one in enumerate(ids)]], size))
+
+
+@pytest.mark.parametrize("model", ["minilm", "small_bge_m3"])
+def test_attention_over_cumulative_lengths_gives_the_vectors_of_the_cpu(
+    model: str, kernel: list[int], request: pytest.FixtureRequest
+) -> None:
+    import torch
+
+    from rag_cluster.engines.encoder.attention import unpadded
+    from rag_cluster.engines.encoder.runtime import Runtime
+    from rag_cluster.engines.encoder.weights import load_embedder
+
+    checkpoint, parts = made(request.getfixturevalue(model), 2000)
+    place = {"device": torch.device("cpu"), "dtype": torch.float32}
+    plain = Runtime(*load_embedder(checkpoint, 60), **place).run(parts, len(TEXTS))
+    runtime = Runtime(*load_embedder(checkpoint, 60), **place, attend=unpadded, compiled=False)
+    assert (runtime.run(parts, len(TEXTS)) * plain).sum(axis=1).min() > 0.99999
+    assert max(kernel) == max(one.longest for one in parts)
+
+
+def test_packs_of_any_size_are_compiled_once(small_bge_m3: Path, kernel: list[int]) -> None:
+    import torch
+    from torch._dynamo.testing import CompileCounterWithBackend
+
+    from rag_cluster.engines.encoder.attention import unpadded
+    from rag_cluster.engines.encoder.runtime import Runtime
+    from rag_cluster.engines.encoder.weights import load_embedder
+
+    checkpoint, parts = made(small_bge_m3, 700)
+    encoder, head = load_embedder(checkpoint, 60)
+    runtime = Runtime(encoder, head, device=torch.device("cpu"), dtype=torch.float32, attend=unpadded, compiled=False)
+    plain = runtime.run(parts, len(TEXTS))
+    counter = CompileCounterWithBackend("aot_eager")
+    torch._dynamo.reset()
+    runtime._layers = torch.compile(encoder, dynamic=True, backend=counter, fullgraph=True)
+    compiled = runtime.run(parts, len(TEXTS))
+    assert len({(one.tokens, len(one.rows), one.longest) for one in parts}) > 3
+    assert counter.frame_count == 1
+    assert (compiled * plain).sum(axis=1).min() > 0.99999
+
+
+@pytest.mark.parametrize("model", ["minilm", "small_bge_m3"])
+def test_a_pack_filled_up_for_a_graph_gives_the_same_vectors(
+    model: str, kernel: list[int], request: pytest.FixtureRequest
+) -> None:
+    import torch
+
+    from rag_cluster.engines.encoder import graphs
+    from rag_cluster.engines.encoder.attention import unpadded
+    from rag_cluster.engines.encoder.runtime import Runtime
+    from rag_cluster.engines.encoder.weights import load_embedder
+
+    folder = request.getfixturevalue(model)
+    checkpoint = open_checkpoint(str(folder), OPTIONS)
+    tokenizer = tokenizer_of(checkpoint)
+    place = {"device": torch.device("cpu"), "dtype": torch.float32}
+    runtime = Runtime(*load_embedder(checkpoint, 60), **place, attend=unpadded, compiled=False)
+    queries = ["pump", "泵的维护周期是多久？", "How many berths has the harbour in all, and who counts them? " * 2, ""]
+    for count, size in itertools.product((1, 4), (64, 128)):
+        one = pack([Encoded(row, ids) for row, ids in enumerate(tokenizer.encode(queries[:count], 512))])
+        flat = torch.empty(graphs.length(size), dtype=torch.int32)
+        graphs.filled(one, size, flat.numpy())
+        given = graphs.parts(flat, size)
+        assert [len(part) for part in given] == [size, size, graphs.TEXTS + 2]
+        with torch.inference_mode():
+            vectors = runtime._small(*given, size)[:count].numpy()
+        assert (vectors * runtime.run([one], count)).sum(axis=1).min() > 0.99999
+
+
+def test_a_pack_that_fills_a_graph_exactly_has_no_place_beyond_its_end(kernel: list[int], small_bge_m3: Path) -> None:
+    import torch
+
+    from rag_cluster.engines.encoder import graphs
+    from rag_cluster.engines.encoder.model import EmbeddingHead
+
+    one = pack([Encoded(0, np.arange(9, dtype=np.int32)), Encoded(1, np.arange(7, dtype=np.int32))])
+    flat = torch.empty(graphs.length(16), dtype=torch.int32)
+    graphs.filled(one, 16, flat.numpy())
+    ids, positions, bounds = graphs.parts(flat, 16)
+    assert ids.tolist() == positions.tolist() == [*range(9), *range(7)]
+    assert bounds.tolist() == [0, 9] + [16] * graphs.TEXTS
+    states = torch.randn(16, 8)
+    for pooling in ("cls", "mean"):
+        assert np.isfinite(EmbeddingHead(pooling, 8)(states, bounds)[:2].numpy()).all()
