@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Any
@@ -56,10 +58,12 @@ class HandleGenerator:
         try:
             async for delta in response:
                 yield delta
+        except (asyncio.CancelledError, GeneratorExit):
+            with contextlib.suppress(Exception):  # of a request that found no replica: it is over, as is wanted
+                response.cancel()
+            raise
         except Exception as error:
             raise _cause(error) from error
-        finally:
-            response.cancel()
 
 
 def _cause(error: Exception) -> RagClusterError:
