@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from rag_cluster.domain.answers import GenerationRequest
 from rag_cluster.domain.ports import MetricSink
 from rag_cluster.engines.metering import GenerationMeter
+from rag_cluster.engines.orphans import owned
 from rag_cluster.errors import (
     ContextOverflowError,
     InvalidSettingError,
@@ -215,7 +216,8 @@ def _engine(model: str, context_tokens: int, options: Mapping[str, Any], load_ti
     if context_tokens:
         arguments["max_model_len"] = context_tokens
     try:
-        return AsyncLLM.from_engine_args(AsyncEngineArgs(model=model, **{**arguments, **options}))
+        with owned():
+            return AsyncLLM.from_engine_args(AsyncEngineArgs(model=model, **{**arguments, **options}))
     except (VLLMError, ValueError, OSError, RuntimeError, TimeoutError) as error:
         raise ModelUnavailableError(f"vLLM did not start with {model}: {error}") from error
 
