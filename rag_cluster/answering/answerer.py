@@ -135,7 +135,7 @@ class Answerer:
     ) -> RetrievalRun:
         """Evidence only, with its audit row."""
         options = options or RetrievalOptions()
-        async with self._trail.audit(principal, knowledge_base_id, query, options, request_id) as audited:
+        async with self._trail.audit(principal, knowledge_base_id, query, options, request_id, deadline) as audited:
             self._check(query)
             async with within(deadline):
                 audited.run = await self._retriever.retrieve(principal, knowledge_base_id, query, options)
@@ -190,7 +190,7 @@ class Answerer:
         if self._explainer is None:
             raise ConflictError("Nothing explains retrieval here.")
         options = options or RetrievalOptions()
-        async with self._trail.audit(principal, knowledge_base_id, query, options, request_id) as audited:
+        async with self._trail.audit(principal, knowledge_base_id, query, options, request_id, deadline) as audited:
             self._check(query)
             async with within(deadline):
                 explanation, run = await self._explainer.explain(
@@ -277,7 +277,7 @@ class Answerer:
         deadline: Deadline | None,
     ) -> AsyncGenerator[AnswerEvent]:
         options = options or RetrievalOptions()
-        async with self._trail.audit(principal, knowledge_base_id, question, options, request_id) as audited:
+        async with self._trail.audit(principal, knowledge_base_id, question, options, request_id, deadline) as audited:
             async with within(deadline):
                 if session_id is not None:
                     await self._conversations.require_session(session_id, principal, knowledge_base_id)

@@ -14,6 +14,7 @@ from typing import Any
 from rag_cluster import telemetry
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.answers import RetrievalRecord
+from rag_cluster.domain.deadlines import Deadline
 from rag_cluster.domain.ports import Conversations
 from rag_cluster.domain.retrieval import RetrievalOptions, RetrievalResult, RetrievalRun
 from rag_cluster.errors import RagClusterError
@@ -21,7 +22,9 @@ from rag_cluster.errors import RagClusterError
 log = logging.getLogger(__name__)
 
 WRITE_SECONDS = 2.0
-"""An answer waits for its row this long, at most."""
+"""An answer waits for its row this long, at most, and not beyond its deadline."""
+LATE_SECONDS = 0.05
+"""What is past its deadline waits so long."""
 
 
 @dataclass(slots=True)
@@ -42,7 +45,13 @@ class AuditTrail:
 
     @asynccontextmanager
     async def audit(
-        self, principal: Principal, knowledge_base_id: str, query: str, options: RetrievalOptions, request_id: str
+        self,
+        principal: Principal,
+        knowledge_base_id: str,
+        query: str,
+        options: RetrievalOptions,
+        request_id: str,
+        deadline: Deadline | None = None,
     ) -> AsyncIterator[Audited]:
         """Record the block's outcome: what it set, else "failed" on an error and "disconnected" on cancellation."""
         audited, started = Audited(), time.perf_counter()
@@ -69,14 +78,15 @@ class AuditTrail:
                 milliseconds=round((time.perf_counter() - started) * 1000, 3),
                 metadata=audited.metadata,
             )
-            await self._write(record)
+            await self._write(record, deadline)
 
-    async def _write(self, record: RetrievalRecord) -> None:
+    async def _write(self, record: RetrievalRecord, deadline: Deadline | None) -> None:
         task = asyncio.ensure_future(self._store(record))
         self._writing.add(task)
         task.add_done_callback(self._writing.discard)
         # A database that hangs does not hold the answer back: the row is then written, or given up, behind it.
-        await asyncio.wait({task}, timeout=WRITE_SECONDS)
+        left = WRITE_SECONDS if deadline is None else deadline.at - asyncio.get_running_loop().time()
+        await asyncio.wait({task}, timeout=min(WRITE_SECONDS, max(left, LATE_SECONDS)))
 
     async def _store(self, record: RetrievalRecord) -> None:
         try:

@@ -256,6 +256,28 @@ def test_a_killed_replica_is_replaced_and_nothing_ready_is_lost(client: httpx.Cl
     assert client.get(f"/v1/documents/{document}").json()["status"] == "READY"
 
 
+def test_while_the_embedder_hangs_words_alone_find_within_the_deadline(client: httpx.Client, document: str) -> None:
+    def ask() -> list[str]:
+        response = client.post("/v1/retrieve", json={"knowledge_base": "port", "query": f"ferry {time.monotonic()}"})
+        assert response.status_code == 200 and response.json()["results"], response.text
+        degradations: list[str] = response.json()["trace"]["degradations"]
+        return [one for one in degradations if not one.startswith("rerank")]
+
+    _eventually(lambda: _answers(client))
+    embedder = _replica_pid("EmbedderDeployment")
+    os.kill(embedder, signal.SIGSTOP)
+    try:
+        (degradation,) = ask()
+    finally:
+        os.kill(embedder, signal.SIGCONT)
+    assert degradation.startswith("dense: ") and " within 2." in degradation
+
+    def recovered() -> None:
+        assert ask() == []
+
+    _eventually(recovered)
+
+
 @pytest.mark.parametrize("store", ["milvus", "postgres"])
 def test_a_killed_store_is_restarted_by_whoever_needs_it_and_nothing_ready_is_lost(
     client: httpx.Client, document: str, settings: Settings, store: str

@@ -17,7 +17,7 @@ from rag_cluster.domain.documents import KnowledgeBase
 from rag_cluster.domain.retrieval import RetrievalOptions
 from rag_cluster.errors import ForbiddenError
 from rag_cluster.serving import sse
-from rag_cluster.serving.auth import Caller, Services
+from rag_cluster.serving.auth import Services, principal
 from rag_cluster.serving.backend import Backend
 from rag_cluster.serving.routes.knowledge_bases import granted
 from rag_cluster.serving.schemas import (
@@ -44,6 +44,23 @@ def request_id(request: Request) -> str:
 RequestId = Annotated[str, Depends(request_id)]
 
 
+async def request_deadline(services: Services) -> Deadline:
+    """When this request ends, whatever it waits for."""
+    return Deadline.after(services.settings.request_timeout)
+
+
+Ends = Annotated[Deadline, Depends(request_deadline)]
+
+
+async def query_caller(request: Request, services: Services, deadline: Ends) -> Principal:
+    """`auth.principal`, which asks PostgreSQL, within the request's deadline."""
+    async with within(deadline):
+        return await run_in_threadpool(principal, request, services)
+
+
+Caller = Annotated[Principal, Depends(query_caller)]
+
+
 def _options(options: QueryOptions, services: Backend) -> RetrievalOptions:
     settings = services.settings
     return options.resolve(
@@ -52,9 +69,10 @@ def _options(options: QueryOptions, services: Backend) -> RetrievalOptions:
 
 
 @router.post("/retrieve")
-async def retrieve(body: RetrieveRequest, caller: Caller, services: Services, identity: RequestId) -> RetrieveResponse:
+async def retrieve(
+    body: RetrieveRequest, caller: Caller, services: Services, identity: RequestId, deadline: Ends
+) -> RetrieveResponse:
     """Find evidence: hybrid retrieval with its trace, without an answer."""
-    deadline = Deadline.after(services.settings.request_timeout)
     options = _options(body.options, services)
     base = await _granted(services, caller, body.knowledge_base, deadline)
     run = await services.answerer.retrieve(caller, base.id, body.query, options, request_id=identity, deadline=deadline)
@@ -67,14 +85,15 @@ async def retrieve(body: RetrieveRequest, caller: Caller, services: Services, id
 
 
 @router.post("/explain")
-async def explain(body: ExplainRequest, caller: Caller, services: Services, identity: RequestId) -> ExplainResponse:
+async def explain(
+    body: ExplainRequest, caller: Caller, services: Services, identity: RequestId, deadline: Ends
+) -> ExplainResponse:
     """Why a chunk is among the results or not: its rank and score in every stage, and the first that lost it.
 
     What the caller may not read is not found (404). With `reader` an unrestricted caller explains another's query.
     """
     if body.reader is not None and not caller.unrestricted:
         raise ForbiddenError("Explaining another reader's query needs an unrestricted API key.")
-    deadline = Deadline.after(services.settings.request_timeout)
     options = _options(body.options, services)
     base = await _granted(services, caller, body.knowledge_base, deadline)
     explanation, run = await services.answerer.explain(
@@ -96,13 +115,12 @@ async def explain(body: ExplainRequest, caller: Caller, services: Services, iden
     responses={200: {"content": {sse.MEDIA_TYPE: {"schema": {"type": "string"}}}}},
 )
 async def answer(
-    body: AnswerRequest, request: Request, caller: Caller, services: Services, identity: RequestId
+    body: AnswerRequest, request: Request, caller: Caller, services: Services, identity: RequestId, deadline: Ends
 ) -> AnswerResponse | StreamingResponse:
     """Answer with citations, as JSON or, with `stream` or Accept: text/event-stream, as Server-Sent Events.
 
     Events: meta, delta*, citation*, then exactly one of done, refuse, error.
     """
-    deadline = Deadline.after(services.settings.request_timeout)
     options = _options(body.options, services)
     base = await _granted(services, caller, body.knowledge_base, deadline)
     if not (body.stream or sse.MEDIA_TYPE in request.headers.get("accept", "")):
