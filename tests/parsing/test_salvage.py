@@ -121,10 +121,10 @@ def test_memory_that_many_pages_use_up_together_is_no_single_pages_fault(
 
 
 def test_a_long_document_whose_time_runs_out_is_not_searched(paged: Paged, parses: Callable[[], int]) -> None:
-    limits = ParseLimits(timeout=0.8, page_timeout=0.4)
+    limits = ParseLimits(timeout=1.8, page_timeout=1.5)
     with IsolatedParser(limits, parsers=PARSERS) as parser:
         parser.parse(paged(1))  # warm
-        with pytest.raises(ParseTimeoutError, match=r"Parsing .* more than 0\.8 s"):
+        with pytest.raises(ParseTimeoutError, match=r"Parsing .* more than 1\.8 s"):
             parser.parse(paged(60, seconds=0.05))
     assert parses() == 1 + 2
 
@@ -133,14 +133,14 @@ def test_a_hanging_page_does_not_cost_the_documents_time(paged: Paged) -> None:
     started = time.monotonic()
     document = parsed(paged(5, bad={"2": "hang"}), ParseLimits(timeout=600, page_timeout=0.5))
     assert pages(document) == [1, 3, 4, 5]
-    assert time.monotonic() - started < 10
+    assert time.monotonic() - started < 120  # of 600; a busy machine takes its time
 
 
-def test_the_search_ends_with_its_time(paged: Paged) -> None:
-    started = time.monotonic()
+def test_the_search_ends_with_its_time(paged: Paged, parses: Callable[[], int]) -> None:
+    # Of 30 pages that each hang for a second three times, the first few.
     with pytest.raises(ParseTimeoutError, match="A page of"):
         parsed(paged(30, bad=dict.fromkeys(map(str, range(1, 31)), "hang")), ParseLimits(timeout=2, page_timeout=1))
-    assert time.monotonic() - started < 4 * 2 + 5
+    assert parses() <= 12
 
 
 @pytest.mark.parametrize("how", ["crash", "hang", "hog", "raise"])
