@@ -13,6 +13,7 @@ from rich.text import Text
 
 from rag_cluster.cli.options import Department, Json, Ocr, SecurityLevel, base_name, with_ocr
 from rag_cluster.cli.output import command, emit, err, fail, out
+from rag_cluster.cli.runs import save_report
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.errors import InvalidRequestError, NotFoundError
@@ -57,6 +58,9 @@ def ingest(
     time_limit: Annotated[
         float, typer.Option(min=0, help="Stop after so many seconds; the next run goes on. 0: no limit.")
     ] = 0.0,
+    report: Annotated[
+        Path | None, typer.Option(help="Write the run's report: .html with a picture of its stages, .json, .parquet.")
+    ] = None,
     ocr: Ocr = None,
     address: Annotated[
         str | None, typer.Option(help="http://HEAD:8265 submits a job; auto or host:port joins that Ray.")
@@ -77,12 +81,15 @@ def ingest(
     from rag_cluster.cli.ray_session import ray_address, ray_stopped_afterwards
     from rag_cluster.ingestion.listing import Patterns
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
+    from rag_cluster.ingestion.report_files import check_path
     from rag_cluster.settings import get_settings
 
+    if report is not None:
+        check_path(report)
     settings = with_ocr(get_settings(), ocr)
     target = ray_address(settings, address)
     if target and target.startswith(("http://", "https://")):
-        _submit(target, settings, context, as_json)
+        _submit(target, settings, context, as_json, report)
         return
     stated = bool(acl or open_ or department or security_level)
     groups = tuple(acl) if acl else (() if open_ else None)
@@ -105,12 +112,14 @@ def ingest(
         return
     services(settings).ensure_knowledge_base(knowledge_base)
     with ray_stopped_afterwards():
-        report = run_ingestion(_write_paths(settings), knowledge_base, inputs, options, run_id=run_id, address=target)
+        done = run_ingestion(_write_paths(settings), knowledge_base, inputs, options, run_id=run_id, address=target)
+    if report is not None:
+        save_report(done, report, services(settings).ledger)
     if as_json:
-        emit(report.to_dict())
+        emit(done.to_dict())
     else:
-        report.print(out)
-    if not report.ok:
+        done.print(out)
+    if not done.ok:
         raise typer.Exit(1)
 
 
@@ -152,17 +161,28 @@ def _require_some(inputs: list[str]) -> None:
         raise NotFoundError(f"There is no file or folder {', '.join(map(repr, local))}.")
 
 
-def _submit(address: str, settings: Settings, context: typer.Context, as_json: bool) -> None:
-    """Send this very command to a cluster as a job, or find the one that is under way, and follow its log."""
+def _submit(address: str, settings: Settings, context: typer.Context, as_json: bool, report: Path | None) -> None:
+    """Send this very command to a cluster as a job, or find the one that is under way, and follow its log.
+
+    report: written here, of what the job prints as JSON.
+    """
     from rag_cluster.client.jobs import Cluster, last_object
     from rag_cluster.client.secrets import settings_secrets
+    from rag_cluster.ingestion.report import IngestionReport
 
     cluster = Cluster(address, secrets=settings_secrets(settings))
-    job = cluster.submit(_arguments(context), run_id=True)
+    name, *arguments = _arguments(context)
+    printed = ["--json"] if report is not None and not as_json else []
+    job = cluster.submit([name, *printed, *arguments], run_id=True)
     status = job.follow(on_log=None if as_json else lambda text: print(text, end="", file=sys.stderr))
     if as_json:
         log = job.log()
         emit({"submission_id": job.submission_id, "status": status, "report": last_object(log), "log": log})
+    if report is not None:
+        done = IngestionReport.from_dict(job.result())
+        done.save(report)
+        if not as_json:
+            done.print(out)
     if status != "SUCCEEDED":
         err.print(Text.assemble(("error", "bold red"), f" (job_failed): job {job.submission_id} ended {status}"))
         raise typer.Exit(1)
@@ -175,7 +195,11 @@ def _arguments(context: typer.Context) -> list[str]:
     given: list[str] = []
     for parameter in context.command.params:
         name, value = str(parameter.name), context.params.get(str(parameter.name))
-        if name in ("inputs", "address", "run_id") or value is None or value == parameter.get_default(context):
+        if (
+            name in ("inputs", "address", "run_id", "report")
+            or value is None
+            or value == parameter.get_default(context)
+        ):
             continue
         values = value if isinstance(value, list | tuple) else [value]
         texts = [absolute(str(item)) if name == "manifest" else str(item) for item in values]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -13,15 +14,18 @@ from rag_cluster.cli.options import Cursor, Json
 from rag_cluster.cli.output import command, emit, say, table
 from rag_cluster.cli.session import services
 from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.domain.ports import Ledger
 from rag_cluster.errors import NotFoundError
 from rag_cluster.ingestion.progress import RunProgress
-from rag_cluster.ingestion.report import OUTCOMES, readable
+from rag_cluster.ingestion.report import KEPT_PROBLEMS, OUTCOMES, IngestionReport, readable, report_of_run
 
 app = typer.Typer(help="Bulk ingestion runs.", no_args_is_help=True)
 
 RunId = Annotated[str, typer.Argument(help="Run id, as `runs list` tells it.")]
 
 POLL_SECONDS = 1.0
+MOST_ROWS = 1_000_000
+"""Receipts of a Parquet report."""
 SHOWN = 200
 """Receipts shown to a person; --json gives all."""
 
@@ -130,14 +134,22 @@ def errors(run_id: RunId, as_json: Json = False) -> None:
 
 @app.command("show")
 @command
-def show(run_id: RunId, as_json: Json = False) -> None:
+def show(
+    run_id: RunId,
+    report: Annotated[
+        Path | None, typer.Option(help="Write its report: .html with a picture of its stages, .json, .parquet.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
     """Show one run with the inputs that failed or were skipped.
 
-    Example: `rag-cluster runs show ID`
+    Example: `rag-cluster runs show ID --report run.html`
     """
     from rag_cluster.serving.schemas import ReceiptResponse, RunDetail, RunResponse
 
     ledger = services().ledger
+    if report is not None:
+        save_report(_report(ledger, run_id), report, ledger)
     run, receipts = ledger.run(run_id), ledger.run_receipts(run_id)
     fields = RunResponse.of(run).model_dump()
     if as_json:
@@ -149,6 +161,21 @@ def show(run_id: RunId, as_json: Json = False) -> None:
     table(f"Run {run.id}", ("field", "value"), shown.items())
     if receipts:
         _receipts_table(receipts)
+
+
+def _report(ledger: Ledger, run_id: str) -> IngestionReport:
+    """What was kept with the run; of one that goes on or was lost, what its row tells."""
+    run, kept = ledger.run(run_id), ledger.run_report(run_id)
+    if kept is not None:
+        return IngestionReport.from_dict(kept)
+    return report_of_run(run, ledger.run_receipts(run_id, limit=KEPT_PROBLEMS))
+
+
+def save_report(report: IngestionReport, path: Path, ledger: Ledger) -> None:
+    """Write a report to a file; a Parquet file has every receipt that the ledger kept."""
+    from rag_cluster.ingestion.report_files import save
+
+    save(report, path, ledger.run_receipts(report.run_id, limit=MOST_ROWS))
 
 
 def _receipts_table(receipts: Sequence[Receipt]) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from rag_cluster.client import html
 from rag_cluster.client.views import Row, Tabular
-from rag_cluster.domain.documents import Receipt, RunStatus
-from rag_cluster.ingestion.report import OUTCOMES, IngestionReport, readable
+from rag_cluster.domain.documents import IngestionRun, RunStatus
+from rag_cluster.ingestion.report import IngestionReport, readable, receipt_of, report_of_run
 from rag_cluster.serving.schemas import RunDetail
 
 
@@ -26,38 +24,19 @@ class ReportView(Tabular, IngestionReport):
         return cls(**{field.name: getattr(report, field.name) for field in fields(IngestionReport)})
 
     @classmethod
-    def from_dict(cls, data: Mapping[str, Any]) -> ReportView:
-        """Inverse of `IngestionReport.to_dict`, as a job with --json printed it; unknown keys are ignored."""
-        known = {field.name: data[field.name] for field in fields(IngestionReport) if field.name in data}
-        for name in ("problems", "slowest"):
-            known[name] = tuple(_receipt(item) for item in known.get(name, ()))
-        return cls(**{**known, "status": RunStatus(known["status"])})
-
-    @classmethod
     def of_run(cls, run: RunDetail) -> ReportView:
-        """What the run row tells, for a job that printed no report. `slowest` is not kept there."""
-        counts = Counter(run.counts)
-        kinds = {
-            outcome: Counter(r.error_type or "internal_error" for r in run.receipts if r.outcome == outcome)
-            for outcome in ("failed", "skipped")
-        }
-        end = run.finished_at or run.updated_at
-        return cls(
-            run_id=run.id,
-            knowledge_base=run.knowledge_base_id,
-            status=RunStatus(run.status),
-            listed=counts["listed"],
-            outcomes={name: counts[name] for name in OUTCOMES},
-            failures=dict(kinds["failed"]),
-            skips=dict(kinds["skipped"]),
-            chunks=counts["chunks"],
-            embedded_chunks=counts["embedded_chunks"],
-            bytes_read=counts["bytes_read"],
-            seconds=(end - run.started_at).total_seconds() if end and run.started_at else 0.0,
-            recognized=counts["ocr_pages"],
-            problems=tuple(_receipt(receipt.model_dump()) for receipt in run.receipts),
+        """What the run row tells, for a job that printed no report. `slowest` and `timeline` are not in it."""
+        found = IngestionRun(
+            run.id,
+            run.knowledge_base_id,
+            RunStatus(run.status),
+            counts=run.counts,
+            started_at=run.started_at,
+            updated_at=run.updated_at,
+            finished_at=run.finished_at,
             error_message=run.error_message,
         )
+        return cls.of(report_of_run(found, [receipt_of(receipt.model_dump()) for receipt in run.receipts]))
 
     def rows(self) -> list[Row]:
         """The kept problems."""
@@ -76,10 +55,3 @@ class ReportView(Tabular, IngestionReport):
             html.table(("outcome", "file", "stage", "type", "message"), problems) if problems else "",
             html.note(f"run {self.run_id}"),
         )
-
-
-def _receipt(data: Mapping[str, Any]) -> Receipt:
-    known = {field.name: data[field.name] for field in fields(Receipt) if field.name in data}
-    if "warnings" in known:
-        known["warnings"] = tuple(known["warnings"])
-    return Receipt(**known)

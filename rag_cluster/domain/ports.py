@@ -739,8 +739,19 @@ class Ledger(Protocol):
         ...
 
     def finish_run(
-        self, run_id: str, status: RunStatus, counts: Mapping[str, int], error_message: str | None = None
-    ) -> None: ...
+        self,
+        run_id: str,
+        status: RunStatus,
+        counts: Mapping[str, int],
+        error_message: str | None = None,
+        report: Mapping[str, Any] | None = None,
+    ) -> None:
+        """The run's end, with its final counts and its report as JSON."""
+        ...
+
+    def run_report(self, run_id: str) -> Mapping[str, Any] | None:
+        """The report that `finish_run` was given; None without one. NotFoundError."""
+        ...
 
     def request_cancel(self, run_id: str) -> IngestionRun:
         """Ask a run's driver to end it at its next heartbeat. NotFoundError; ConflictError when it has ended."""

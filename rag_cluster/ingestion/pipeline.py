@@ -139,8 +139,9 @@ def _run(
         message = f"{kind}: {error}"[:2000]
         raise
     finally:
-        run.close(status, message)
-    return run.tally.report(run_id, base.name, status, message)
+        report = run.tally.report(run_id, base.name, status, message)
+        run.close(report)
+    return report
 
 
 def fill_stream(

@@ -6,22 +6,24 @@ import heapq
 import json
 import time
 from collections import Counter
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
-from pathlib import PurePath
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path, PurePath
+from typing import Any, Self
 from urllib.parse import unquote
 
 from rich.console import Console
 from rich.table import Table
+from rich.text import Text
 
-from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.domain.documents import IngestionRun, Receipt, RunStatus
 from rag_cluster.ingestion.stage_times import Timeline, TimelineBuilder
 
 OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy", "removed")
 KEPT_PROBLEMS = 100
 KEPT_SLOWEST = 10
 PRINTED_PROBLEMS = 20
+PRINTED_SLOWEST = 3
 KEPT_EXTENSIONS = 50
 
 
@@ -66,9 +68,26 @@ class IngestionReport:
         """JSON form."""
         return {**asdict(self), "status": self.status.value, "ok": self.ok, "seconds": round(self.seconds, 3)}
 
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Self:
+        """Inverse of `to_dict`, as a job with --json prints it and the ledger keeps it; unknown keys are ignored."""
+        known = {field.name: data[field.name] for field in fields(IngestionReport) if field.name in data}
+        for name in ("problems", "slowest"):
+            known[name] = tuple(receipt_of(item) for item in known.get(name, ()))
+        if "timeline" in known:
+            known["timeline"] = Timeline.from_dict(known["timeline"])
+        return cls(**{**known, "status": RunStatus(known["status"])})
+
     def to_json(self) -> str:
         """One line."""
         return json.dumps(self.to_dict(), ensure_ascii=False, default=str)
+
+    def save(self, path: str | Path) -> None:
+        """Write it to a file: .json, .html (a page of its own, with the timeline of the stages) or .parquet (its
+        receipts as rows). InvalidRequestError for another extension."""
+        from rag_cluster.ingestion.report_files import save
+
+        save(self, path)
 
     def headline(self) -> str:
         """One sentence."""
@@ -110,7 +129,44 @@ class IngestionReport:
         if self.recognized:
             table.add_row("OCR", str(self.recognized), "pages and pictures recognised")
         table.add_row("bytes read", str(self.bytes_read), f"{self.seconds:.1f} s")
+        if self.slowest:
+            table.add_section()
+        for receipt in self.slowest[:PRINTED_SLOWEST]:
+            table.add_row("slowest", f"{receipt.seconds:.1f} s", Text(readable(receipt.uri)))
         return table
+
+
+def report_of_run(run: IngestionRun, receipts: Sequence[Receipt]) -> IngestionReport:
+    """What a run's row and receipts tell where no report was kept: of one that goes on, or whose driver was lost.
+    `slowest` and `timeline` are not known."""
+    counts = Counter(run.counts)
+    end = run.finished_at or run.updated_at
+    return IngestionReport(
+        run_id=run.id,
+        knowledge_base=run.knowledge_base_id,
+        status=run.status,
+        listed=counts["listed"],
+        outcomes={name: counts[name] for name in OUTCOMES},
+        failures=_kinds(receipts, "failed"),
+        skips=_kinds(receipts, "skipped"),
+        chunks=counts["chunks"],
+        embedded_chunks=counts["embedded_chunks"],
+        bytes_read=counts["bytes_read"],
+        seconds=(end - run.started_at).total_seconds() if end and run.started_at else 0.0,
+        recognized=counts["ocr_pages"],
+        problems=tuple(receipts),
+        error_message=run.error_message,
+    )
+
+
+def receipt_of(data: Mapping[str, Any]) -> Receipt:
+    """A receipt from its JSON form; unknown keys are ignored."""
+    known = {field.name: data[field.name] for field in fields(Receipt) if field.name in data}
+    return Receipt(**{**known, "warnings": tuple(known.get("warnings", ()))})
+
+
+def _kinds(receipts: Sequence[Receipt], outcome: str) -> dict[str, int]:
+    return dict(Counter(r.error_type or "internal_error" for r in receipts if r.outcome == outcome))
 
 
 def readable(uri: str) -> str:

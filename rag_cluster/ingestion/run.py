@@ -27,7 +27,7 @@ from rag_cluster.ingestion.manifest import ManifestWriter, read_manifest
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.progress import RunProgress
 from rag_cluster.ingestion.recognition import Recognition
-from rag_cluster.ingestion.report import Tally, unsupported_line
+from rag_cluster.ingestion.report import IngestionReport, Tally, unsupported_line
 from rag_cluster.ingestion.rows import AwaitingRecognition, PartDone, Row, StagesDone
 from rag_cluster.ingestion.stage_times import StageSpan
 from rag_cluster.ingestion.sync import Sync
@@ -339,17 +339,18 @@ class Run:
         for record in self._write_path.catalog.indexes():
             self._write_path.retry.call(partial(self._write_path.index.flush, record.collection))
 
-    def close(self, status: RunStatus, message: str | None) -> None:
+    def close(self, report: IngestionReport) -> None:
         """Give every claim back and write the run's end."""
         ledger, run_id, retry = self._write_path.ledger, self._context.run_id, self._write_path.retry
         try:
             self._store_receipts()
             retry.call(lambda: ledger.release(run_id))
-            retry.call(lambda: ledger.finish_run(run_id, status, self._counts(), message))
+            kept = report.to_dict()
+            retry.call(lambda: ledger.finish_run(run_id, report.status, self._counts(), report.error_message, kept))
         except ExternalServiceError as error:
             # The claims lapse with their lease; the error that ended the run matters more than this one.
             log.warning("the run's end was not written: %s", error.message)
-            if status is RunStatus.SUCCEEDED:
+            if report.status is RunStatus.SUCCEEDED:
                 raise
 
 

@@ -48,3 +48,9 @@ def test_a_sample_tells_hours_chunks_and_failures_as_a_table(cli: CommandLine, f
 def test_without_inputs_and_manifest_it_says_what_to_give(cli: CommandLine) -> None:
     result = cli("ingest", "-k", "new", "--json")
     assert (result.code, result.json["error"]["type"]) == (1, "invalid_request")
+
+
+def test_a_report_of_another_format_is_refused_before_the_run(cli: CommandLine, folder: Path) -> None:
+    result = cli("ingest", str(folder), "-k", "new", "--report", "run.txt", "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "invalid_request")
+    assert cli("kb", "show", "new").code == 1

@@ -8,6 +8,8 @@ import pytest
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.ingestion.report import Tally
+from rag_cluster.ingestion.stage_times import StageSpan
 from rag_cluster.settings import get_settings
 from rag_cluster.wiring import ServiceFactory
 from tests.cli.conftest import CommandLine, ingest
@@ -227,6 +229,26 @@ def test_a_run_is_watched_to_its_end_asked_to_end_and_its_errors_are_listed(harb
     assert (watched.code, watched.json["status"]) == (1, "CANCELLED")
     (error,) = harbour("runs", "errors", run_id, "--json").json["items"]
     assert error["error_type"] == "corrupt_document"
+
+
+def test_the_report_of_a_run_is_written_from_what_was_kept_with_it(harbour: CommandLine, tmp_path: Path) -> None:
+    ledger = ServiceFactory(get_settings())().ledger
+    base = harbour("kb", "show", "harbour", "--json").json["id"]
+    run_id, tally = ids.upload_document_id(), Tally()
+    torn = Receipt("file:///%E7%A0%81%E5%A4%B4.pdf", "", "failed", error_type="corrupt_document")
+    tally.add(torn)
+    tally.timeline.add([StageSpan("parse", 0.0, 1.0, 1.0, 1)])
+    ledger.start_run(base, ["x"], {}, run_id)
+    ledger.record_receipts(run_id, [torn])
+    page = tmp_path / "run.html"
+    assert harbour("runs", "show", run_id, "--report", str(page)).code == 0
+    assert "RUNNING" in page.read_text() and "码头.pdf" in page.read_text() and "<svg" not in page.read_text()
+    report = tally.report(run_id, "harbour", RunStatus.SUCCEEDED)
+    ledger.finish_run(run_id, RunStatus.SUCCEEDED, tally.counts(), None, report.to_dict())
+    assert harbour("runs", "show", run_id, "--report", str(page)).code == 0
+    assert "<svg" in page.read_text() and "corrupt_document" in page.read_text()
+    missing = harbour("runs", "show", ids.upload_document_id(), "--report", str(page), "--json")
+    assert (missing.code, missing.json["error"]["type"]) == (1, "not_found")
 
 
 def test_keys_are_listed_and_revoked(harbour: CommandLine) -> None:

@@ -587,6 +587,10 @@ def test_a_run_is_watched_from_start_to_end(ingest: Ingest, ledger: Ledger) -> N
     assert (run.status, run.counts, run.error_message) == (RunStatus.FAILED, {"ready": 2}, "stopped")
     assert run.inputs == ("/data",)
     assert run.finished_at is not None
+    assert ledger.run_report(RUN) is None
+    ledger.finish_run(RUN, RunStatus.FAILED, {"ready": 2}, "stopped", {"slowest": [{"uri": "码头\x00.pdf"}]})
+    report = ledger.run_report(RUN)
+    assert report is not None and report["slowest"][0]["uri"].startswith("码头")
 
 
 def test_a_run_whose_driver_gives_no_sign_of_life_is_ended_and_one_that_does_is_not(

@@ -88,7 +88,7 @@ def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPa
 
 
 def _index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Indexed]:
-    stage = Stage(write_path)
+    stage = Stage(write_path, name="read")
     started = time.perf_counter()
     try:
         return index_batch(write_path, record, parts, stage)

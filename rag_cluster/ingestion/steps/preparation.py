@@ -41,8 +41,10 @@ class Work:
 class Stage:
     """Where the work on a document stands. `watch` sees every step, and may stop the work by raising."""
 
-    def __init__(self, write_path: WritePath, watch: Callable[[str, int], None] | None = None) -> None:
-        self.name = "claim"
+    def __init__(
+        self, write_path: WritePath, watch: Callable[[str, int], None] | None = None, *, name: str = "claim"
+    ) -> None:
+        self.name = name
         self._write_path = write_path
         self._watch = watch
         self._since = time.perf_counter()
@@ -50,7 +52,8 @@ class Stage:
     def enter(self, name: str, percent: int) -> None:
         """The step that starts now; percent of the whole document done before it."""
         now = time.perf_counter()
-        self._write_path.metrics.observe(STAGE_SECONDS, now - self._since, stage=self.name)
+        if name != self.name:
+            self._write_path.metrics.observe(STAGE_SECONDS, now - self._since, stage=self.name)
         self.name, self._since = name, now
         if self._watch is not None:
             self._watch(name, percent)

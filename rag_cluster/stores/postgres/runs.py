@@ -104,15 +104,32 @@ class LedgerRuns:
             raise NotFoundError(f"no run {run_id!r}") from None
 
     def finish_run(
-        self, run_id: str, status: RunStatus, counts: Mapping[str, int], error_message: str | None = None
+        self,
+        run_id: str,
+        status: RunStatus,
+        counts: Mapping[str, int],
+        error_message: str | None = None,
+        report: Mapping[str, Any] | None = None,
     ) -> None:
-        """The run's end, with its final counts."""
+        """The run's end, with its final counts and its report as JSON."""
+        stored = None if report is None else Jsonb(dict(report))
         with self._database.connection() as connection:
             connection.execute(
-                """UPDATE ingestion_runs SET status = %s, counts = %s, error_message = %s, updated_at = now(),
-                     finished_at = now() WHERE id = %s""",
-                (status, Jsonb(dict(counts)), error_message, as_uuid(run_id, "run")),
+                """UPDATE ingestion_runs SET status = %s, counts = %s, error_message = %s, report = %s,
+                     updated_at = now(), finished_at = now() WHERE id = %s""",
+                (status, Jsonb(dict(counts)), error_message, stored, as_uuid(run_id, "run")),
             )
+
+    def run_report(self, run_id: str) -> Mapping[str, Any] | None:
+        """The report that `finish_run` was given; None without one. NotFoundError."""
+        with self._database.connection() as connection:
+            row = connection.execute(
+                "SELECT report FROM ingestion_runs WHERE id = %s", (as_uuid(run_id, "run"),)
+            ).fetchone()
+        if row is None:
+            raise NotFoundError(f"no run {run_id!r}")
+        report: Mapping[str, Any] | None = row["report"]
+        return report
 
     def request_cancel(self, run_id: str) -> IngestionRun:
         """Ask a run's driver to end it at its next heartbeat. NotFoundError; ConflictError when it has ended."""
