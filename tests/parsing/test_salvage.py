@@ -121,12 +121,12 @@ def test_memory_that_many_pages_use_up_together_is_no_single_pages_fault(
 
 
 def test_a_long_document_whose_time_runs_out_is_not_searched(paged: Paged, parses: Callable[[], int]) -> None:
-    limits = ParseLimits(timeout=1.8, page_timeout=1.5)
+    limits = ParseLimits(timeout=1.8)
     with IsolatedParser(limits, parsers=PARSERS) as parser:
         parser.parse(paged(1))  # warm
         with pytest.raises(ParseTimeoutError, match=r"Parsing .* more than 1\.8 s"):
             parser.parse(paged(60, seconds=0.05))
-    assert parses() == 1 + 2
+    assert parses() <= 1 + 2  # a try may end before its child has begun
 
 
 def test_a_hanging_page_does_not_cost_the_documents_time(paged: Paged) -> None:
@@ -136,10 +136,13 @@ def test_a_hanging_page_does_not_cost_the_documents_time(paged: Paged) -> None:
     assert time.monotonic() - started < 120  # of 600; a busy machine takes its time
 
 
-def test_the_search_ends_with_its_time(paged: Paged, parses: Callable[[], int]) -> None:
+def test_the_search_ends_with_its_time(
+    paged: Paged, parses: Callable[[], int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rag_cluster.parsing.salvage.MAX_TIMEOUTS", 0.5)
     # Of 30 pages that each hang for a second three times, the first few.
     with pytest.raises(ParseTimeoutError, match="A page of"):
-        parsed(paged(30, bad=dict.fromkeys(map(str, range(1, 31)), "hang")), ParseLimits(timeout=2, page_timeout=1))
+        parsed(paged(30, bad=dict.fromkeys(map(str, range(1, 31)), "hang")), ParseLimits(timeout=10, page_timeout=1))
     assert parses() <= 12
 
 
