@@ -34,6 +34,8 @@ QUESTIONS = (
 """Chinese, English, and one that the samples cannot answer."""
 
 KNOWLEDGE_BASE = "demo"
+SMOLLM2 = "vllm"
+"""`--generator vllm`, without a path: the demo makes the model's folder itself."""
 VIEWED = "safety_report_2025.pdf"
 """The sample that the demo draws."""
 
@@ -44,6 +46,12 @@ def demo(
     port: Annotated[int | None, typer.Option(min=1, max=65535, help="Default: a free port.")] = None,
     data_dir: Annotated[
         Path | None, typer.Option(help="Where the stores live. Default: a folder that is removed afterwards.")
+    ] = None,
+    generator: Annotated[
+        str | None,
+        typer.Option(
+            help="vllm: SmolLM2, a small real language model, in vLLM; both must be installed. Default: RAG_GENERATOR."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -58,18 +66,20 @@ def demo(
     started = time.monotonic()
     with contextlib.ExitStack() as stack:
         home = data_dir or Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rag-demo-")))
-        settings = _settings(home, port)
+        settings = _settings(home, port, _generator(generator, home))
         _announce(f"starting PostgreSQL and Milvus Lite in {home}")
         factory = ServiceFactory(settings)
         if data_dir is None:
             stack.callback(factory().stop_embedded_stores)
         opened = services(settings)
+        opened.generator(opened.async_embedder)  # loads nothing, but tells a wrong name before the work is done
         stack.enter_context(ray_session(None))
         report = _ingest(settings, opened, quiet=as_json)
         view = _blocks_view(settings)
         _announce("starting the Serve application")
         endpoint = stack.enter_context(running(settings))
-        answers = [_ask(endpoint, question, as_json) for question in QUESTIONS]
+        seconds = settings.request_timeout + 30
+        answers = [_ask(endpoint, question, seconds, quiet=as_json) for question in QUESTIONS]
         seconds = round(time.monotonic() - started, 1)
         if as_json:
             emit({**_result(seconds, report, answers, endpoint), "blocks_view": view.as_uri()})
@@ -91,7 +101,22 @@ def _announce(text: str) -> None:
     err.print(Text.assemble(("▸ ", "bold cyan"), text), soft_wrap=True)
 
 
-def _settings(home: Path, port: int | None) -> Settings:
+def _generator(name: str | None, home: Path) -> dict[str, object]:
+    """Settings of the generator that the demo was asked for."""
+    if name != SMOLLM2:
+        return {"generator": name} if name else {}
+    from rag_cluster.engines.smollm2 import prepare_smollm2
+    from rag_cluster.engines.vllm import require_vllm
+
+    require_vllm()
+    _announce("preparing SmolLM2-135M-Instruct")
+    model = prepare_smollm2(home / "models" / "smollm2-135m-instruct")
+    # Its answers are short, and a CPU takes its time for them.
+    limits = {"generator_context_tokens": 4096, "max_answer_tokens": 256, "request_timeout": 300.0}
+    return {"generator": f"vllm:{model.path}", **limits}
+
+
+def _settings(home: Path, port: int | None, generator: dict[str, object]) -> Settings:
     from rag_cluster.settings import Settings, get_settings
 
     if port is not None:
@@ -99,7 +124,8 @@ def _settings(home: Path, port: int | None) -> Settings:
     given = get_settings().model_dump(exclude_defaults=True)
     # Samples have no business in the stores of a cluster that the environment may name.
     own = dict.fromkeys(("postgres_dsn", "milvus_uri", "object_url"), "")
-    return Settings(**{**given, **own, "data_dir": home, "host": "127.0.0.1", "port": port or free_port()})
+    place = {"data_dir": home, "host": "127.0.0.1", "port": port or free_port()}
+    return Settings(**{**given, **own, **generator, **place})
 
 
 def _result(seconds: float, report: IngestionReport, answers: list[AnswerResponse], endpoint: str) -> dict[str, object]:
@@ -152,13 +178,13 @@ def _blocks_view(settings: Settings) -> Path:
     return view
 
 
-def _ask(endpoint: str, question: str, quiet: bool) -> AnswerResponse:
+def _ask(endpoint: str, question: str, seconds: float, *, quiet: bool) -> AnswerResponse:
     import httpx
 
     from rag_cluster.serving.schemas import AnswerResponse
 
     response = httpx.post(
-        f"{endpoint}/v1/answer", json={"knowledge_base": KNOWLEDGE_BASE, "question": question}, timeout=120
+        f"{endpoint}/v1/answer", json={"knowledge_base": KNOWLEDGE_BASE, "question": question}, timeout=seconds
     )
     response.raise_for_status()
     answer = AnswerResponse.model_validate(response.json())

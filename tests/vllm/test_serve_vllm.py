@@ -17,6 +17,7 @@ import pytest
 from ray import serve
 
 from rag_cluster.cli.serve import free_port
+from rag_cluster.domain.terms import numbers
 from rag_cluster.serving import app as serving_app
 from rag_cluster.settings import Settings
 from rag_cluster.stores.embedded import EmbeddedStores
@@ -64,9 +65,10 @@ def settings(smollm2: Path) -> Iterator[Settings]:
 def client(ray_cluster: None, settings: Settings) -> Iterator[httpx.Client]:
     endpoint = serving_app.start(settings)
     with httpx.Client(base_url=endpoint, timeout=600) as client:
-        assert client.post("/v1/knowledge-bases", json={"name": "port", "default_acl": []}).status_code == 201
-        for name, text in (("ferry.txt", FERRY), ("voyage.txt", LOG)):
-            job = client.post("/v1/knowledge-bases/port/documents", files={"file": (name, text.encode())}).json()
+        for base, text in (("port", FERRY), ("voyage", LOG)):
+            assert client.post("/v1/knowledge-bases", json={"name": base, "default_acl": []}).status_code == 201
+            file = (f"{base}.txt", text.encode())
+            job = client.post(f"/v1/knowledge-bases/{base}/documents", files={"file": file}).json()
             _eventually(lambda job=job: client.get(f"/v1/jobs/{job['job_id']}").json()["status"] == "SUCCEEDED")
         yield client
     serve.shutdown()
@@ -88,9 +90,11 @@ def _counters(client: httpx.Client) -> dict[str, float]:
 
 
 @contextmanager
-def _stream(client: httpx.Client, question: str, **body: Any) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
+def _stream(
+    client: httpx.Client, base: str, question: str, **body: Any
+) -> Iterator[Iterator[tuple[str, dict[str, Any]]]]:
     """(event, data) as they come."""
-    asked = {"knowledge_base": "port", "question": question, "stream": True, **body}
+    asked = {"knowledge_base": base, "question": question, "stream": True, **body}
     with client.stream("POST", "/v1/answer", json=asked) as response:
         assert response.status_code == 200, response.read()
         yield _events(response.iter_lines())
@@ -118,23 +122,26 @@ def _engine() -> psutil.Process:
 
 
 def test_an_answer_is_streamed_and_its_citations_are_checked(client: httpx.Client) -> None:
-    with _stream(client, ASKED) as events:
+    with _stream(client, "port", ASKED) as events:
         told = list(events)
     names = [name for name, _ in told]
     assert names[0] == "meta" and names.count("delta") > 3 and names[-1] == "done"
     done = told[-1][1]
     text = "".join(data["text"] for name, data in told if name == "delta")
-    assert "07:45" in text and text.strip() == done["answer"]
-    assert done["citations"] and {citation["filename"] for citation in done["citations"]} <= {"ferry.txt", "voyage.txt"}
-    numbers = {source["number"] for source in told[0][1]["sources"]}
-    assert {citation["number"] for citation in done["citations"]} <= numbers
-    # This model hardly ever writes a mark; that it does not is among what is told about the answer.
-    assert "citation://" in text or "the answer carries no citation mark" in done["warnings"]
+    assert text.strip() and text.strip() == done["answer"]
+    assert [citation["filename"] for citation in done["citations"]] == ["port.txt"]
+    assert [source["number"] for source in told[0][1]["sources"]] == [1]
+    # What this little model says is not to be relied on; that what it makes up is told is.
+    without_marks = text.replace("[Source 1](citation://1)", "")
+    made_up = [number for number in numbers(without_marks) if number not in numbers(FERRY)]
+    warnings = "\n".join(done["warnings"])
+    assert all(number in warnings for number in made_up), (text, warnings)
+    assert "[Source 1](citation://1)" in text or "the answer carries no citation mark" in warnings
 
 
 def test_a_client_that_leaves_ends_the_generation_in_the_engine(client: httpx.Client) -> None:
     before = _counters(client)
-    with _stream(client, AT_LENGTH) as events:
+    with _stream(client, "voyage", AT_LENGTH) as events:
         _until_delta(events)
     _eventually(lambda: _counters(client)["aborted"] == before["aborted"] + 1)
     _eventually(lambda: _counters(client)["vllm:num_requests_running"] == 0)
@@ -144,7 +151,7 @@ def test_a_client_that_leaves_ends_the_generation_in_the_engine(client: httpx.Cl
 
 
 def test_two_answers_are_written_at_the_same_time(client: httpx.Client) -> None:
-    with _stream(client, AT_LENGTH) as one, _stream(client, AT_LENGTH + " Please.") as other:
+    with _stream(client, "voyage", AT_LENGTH) as one, _stream(client, "voyage", AT_LENGTH + " Please.") as other:
         _until_delta(one), _until_delta(other)
         assert _counters(client)["vllm:num_requests_running"] == 2
     _eventually(lambda: _counters(client)["vllm:num_requests_running"] == 0)
@@ -152,7 +159,7 @@ def test_two_answers_are_written_at_the_same_time(client: httpx.Client) -> None:
 
 def test_sources_that_the_model_cannot_read_are_left_out(client: httpx.Client) -> None:
     before = _counters(client)
-    with _stream(client, AT_LENGTH, options={"top_k": 20}) as events:
+    with _stream(client, "voyage", AT_LENGTH, options={"top_k": 20}) as events:
         assert _until_delta(events)
     assert _counters(client)["rejected"] > before["rejected"], "the model was offered more than it reads"
 
@@ -165,7 +172,7 @@ def test_a_question_that_the_model_cannot_read_is_the_callers_to_shorten(client:
 
 def test_a_killed_engine_is_noticed_and_its_replica_replaced(client: httpx.Client) -> None:
     engine = _engine()
-    with _stream(client, AT_LENGTH) as events:
+    with _stream(client, "voyage", AT_LENGTH) as events:
         _until_delta(events)
         engine.kill()
         name, data = list(events)[-1]
@@ -174,7 +181,7 @@ def test_a_killed_engine_is_noticed_and_its_replica_replaced(client: httpx.Clien
     def answers() -> bool:
         answer = client.post("/v1/answer", json={"knowledge_base": "port", "question": ASKED})
         assert answer.status_code in (200, 502), answer.text
-        return answer.status_code == 200 and "07:45" in answer.json()["answer"]
+        return answer.status_code == 200 and bool(answer.json()["answer"])
 
     _eventually(answers, PATIENCE - 100)
     assert _engine().pid != engine.pid
