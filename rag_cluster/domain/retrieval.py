@@ -36,6 +36,8 @@ class RetrievalOptions:
     rerank: bool = True
     expand_parents: bool = True
     keyword_fallback: bool = False
+    cross_language: bool = False
+    """Search for passages in the other language than the question's, too (Chinese and English)."""
     score_threshold: float | None = None
     document_ids: tuple[str, ...] | None = None
     source_ids: tuple[str, ...] | None = None

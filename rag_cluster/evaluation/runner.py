@@ -143,7 +143,12 @@ async def _ask_all(
 def _options(arm: Arm, candidates: int) -> RetrievalOptions:
     # A document may hold several chunks, so that more than ten results make ten documents.
     return RetrievalOptions(
-        mode=arm.mode, top_k=candidates, candidate_k=candidates, rerank=arm.rerank, expand_parents=arm.parents
+        mode=arm.mode,
+        top_k=candidates,
+        candidate_k=candidates,
+        rerank=arm.rerank,
+        expand_parents=arm.parents,
+        cross_language=arm.cross_language,
     )
 
 

@@ -18,6 +18,7 @@ class Arm:
     mode: RetrievalMode = RetrievalMode.HYBRID
     rerank: bool = False
     parents: bool = False
+    cross_language: bool = False
 
 
 ARMS = {
@@ -29,6 +30,7 @@ ARMS = {
         Arm("rerank", rerank=True),
         Arm("parents", parents=True),
         Arm("rerank+parents", rerank=True, parents=True),
+        Arm("cross", cross_language=True),
     )
 }
 """Hybrid unless named otherwise; a result is a chunk, with parents its parent."""

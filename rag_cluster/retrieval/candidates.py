@@ -80,8 +80,15 @@ def collect(channels: Sequence[Channel], check: SecondCheck, options: RetrievalO
 def _fused(channels: Sequence[Channel], width: int) -> dict[str, float]:
     """RRF over the general rankings. What a targeted one alone found stands behind these: a second look at a part of
     the chunks must not count as a second opinion on them."""
-    general = [channel for channel in channels if not channel.targeted]
+    general = [channel for channel in channels if not (channel.targeted or channel.foreign)]
     fused = reciprocal_rank_fusion([hit.chunk_id for hit in channel.survivors] for channel in general)
+    for channel in channels:
+        if channel.foreign:
+            # No BM25 finds what is in another language: one vote stands for as many as a chunk in the question's own
+            # can get, a rank behind it.
+            for rank, hit in enumerate(channel.survivors, start=1):
+                vote = len(general) / (RANK_CONSTANT + rank + 1)
+                fused[hit.chunk_id] = max(fused.get(hit.chunk_id, 0.0), vote)
     for channel in channels:
         if channel.targeted:
             for rank, hit in enumerate(channel.survivors, start=1):

@@ -9,11 +9,14 @@ from dataclasses import replace
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.ports import AsyncEmbedder, ChunkIndex
 from rag_cluster.domain.retrieval import Hit, ReadScope, RetrievalMode, RetrievalOptions
+from rag_cluster.domain.terms import language
 from rag_cluster.retrieval.candidates import CORRECTION
+from rag_cluster.retrieval.crossing import foreign_vector, offset_of
 from rag_cluster.retrieval.search import Channel, SearchCall
 
 REWRITTEN = "rewrite_"
 """Prefix of the channels that search with the rewritten question."""
+CROSSING = "cross_language"
 
 
 class QueryVectors:
@@ -21,6 +24,7 @@ class QueryVectors:
 
     def __init__(self, embedder: AsyncEmbedder, variants: Sequence[str]) -> None:
         self._embedder = embedder
+        self.fingerprint = embedder.fingerprint
         self._variants = list(variants)
         self._lock = asyncio.Lock()
         self._vectors: list[tuple[float, ...]] = []
@@ -57,6 +61,16 @@ class ChannelFactory:
 
         return search
 
+    def crossing(self, access: AccessFilter) -> SearchCall:
+        """Search by the question's vector as it would lie among passages of the other language."""
+
+        async def search(limit: int) -> list[Hit]:
+            vector = await self._vectors.get()
+            moved = foreign_vector(self._vectors.fingerprint, self._variants[0], vector)
+            return [] if moved is None else await self._index.search_dense(self._collection, moved, access, limit)
+
+        return search
+
     def sparse(self, access: AccessFilter, variant: int = 0) -> SearchCall:
         """Search by the variant's words."""
 
@@ -76,6 +90,10 @@ class ChannelFactory:
             if options.mode is not RetrievalMode.DENSE:
                 call = self.sparse(scope.filter, variant)
                 channels.append(Channel(f"{prefix}sparse", call, options.candidate_k))
+        crosses = options.cross_language and offset_of(self._vectors.fingerprint) is not None
+        if crosses and options.mode is not RetrievalMode.SPARSE:
+            call, own = self.crossing(scope.filter), language(self._variants[0])
+            channels.append(Channel(CROSSING, call, options.candidate_k, cosine=True, foreign=own))
         if scope.correction_source_ids:
             # A correction need not score high enough for the general recall (seed 004).
             corrections = replace(scope.filter, source_ids=scope.correction_source_ids)

@@ -282,7 +282,7 @@ class _Way:
         decisive = not self._found
         for channel in self.passage.channels:
             rank, score, detail = await self._channel(channel)
-            if channel.error is not None or (channel.targeted and rank is None):
+            if channel.error is not None or ((channel.targeted or channel.foreign) and rank is None):
                 self.note(channel.name, Outcome.SKIPPED, detail=detail)
             elif rank is not None and rank <= len(channel.survivors) and not detail:
                 self.note(channel.name, Outcome.PASSED, rank=rank, score=score)
@@ -298,7 +298,7 @@ class _Way:
             return None, None, str(channel.error) or type(channel.error).__name__
         if found := _place(self.chunk.id, channel.survivors):
             return *found, ""
-        if channel.targeted:
+        if channel.targeted or channel.foreign:
             return None, None, "not a mounted correction"
         limit = f"the channel gave {len(channel.survivors)}"
         if found := _place(self.chunk.id, await _tolerant(channel.search, DEEP)):

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 
 from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.retrieval import Hit
+from rag_cluster.domain.terms import speaks
 from rag_cluster.errors import StoreUnavailableError
 from rag_cluster.retrieval.access import SecondCheck
 
@@ -33,6 +34,9 @@ class Channel:
     """Whether its scores are cosines."""
     targeted: bool = False
     """It searches a part of what the others search."""
+    foreign: str = ""
+    """The question's language, "zh" or "en", where only chunks that hardly speak it count: however few there are, it is
+    searched once, so that it costs little where all speak the question's."""
     limit: int = 0
     hits: list[Hit] = field(default_factory=list)
     survivors: list[Hit] = field(default_factory=list)
@@ -66,10 +70,17 @@ class Channel:
         """Search again, as deep as was needed."""
         self.open = self.error is None
 
+    def take(self, check: SecondCheck) -> None:
+        """Keep the hits that count."""
+        self.survivors = check.survivors(self.hits)
+        if self.foreign:
+            texts = ((hit, check.row(hit.chunk_id).chunk.text) for hit in self.survivors)
+            self.survivors = [hit for hit, text in texts if not speaks(self.foreign, text)]
+
     def settle(self, check: SecondCheck) -> None:
         """Close when enough hits survived or the index holds no more; otherwise double the limit."""
-        self.survivors = check.survivors(self.hits)
-        exhausted = len(self.hits) < self.limit or self.limit >= MAX_LIMIT
+        self.take(check)
+        exhausted = len(self.hits) < self.limit or self.limit >= MAX_LIMIT or bool(self.foreign)
         if exhausted or check.distinct(self.survivors) >= self.wanted:
             self.open = False
         else:
@@ -92,7 +103,7 @@ async def recall(channels: Sequence[Channel], check: SecondCheck) -> None:
         await _rounds(channels, check)
     check.seal()
     for channel in channels:
-        channel.survivors = check.survivors(channel.hits)  # a later round may have shown a newer version
+        channel.take(check)  # a later round may have shown a newer version
 
 
 async def _rounds(channels: Sequence[Channel], check: SecondCheck) -> None:
