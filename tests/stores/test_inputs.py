@@ -7,6 +7,7 @@ import os
 import pickle
 import socket
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -15,6 +16,7 @@ from rag_cluster.domain.ports import InputProblem
 from rag_cluster.errors import InvalidRequestError, NotFoundError, SourceUnavailableError
 from rag_cluster.stores import inputs as module
 from rag_cluster.stores.inputs import FsspecInputFiles
+from rag_cluster.stores.s3 import S3Options
 from tests.fixtures.s3 import S3Server
 
 
@@ -263,6 +265,11 @@ def s3(s3_server: S3Server) -> FsspecInputFiles:
     return pickle.loads(pickle.dumps(created))
 
 
+@pytest.fixture
+def s3_off() -> FsspecInputFiles:
+    return FsspecInputFiles(endpoint_url="http://127.0.0.1:9", access_key="a", secret_key="b")
+
+
 def test_an_s3_prefix_is_a_folder(s3: FsspecInputFiles, bucket: str) -> None:
     for location in (f"s3://{bucket}/docs", f"s3://{bucket}/docs/"):
         assert names(s3, location) == ["skipped_hidden", "b.pdf", "c.pdf", "skipped_hidden", "中 文#?.txt"]
@@ -292,6 +299,57 @@ def test_what_s3_does_not_hold_is_not_found_at_once(s3: FsspecInputFiles, bucket
 def test_fetching_an_absent_s3_object_is_not_found(s3: FsspecInputFiles, bucket: str, tmp_path: Path) -> None:
     with pytest.raises(NotFoundError):
         s3.fetch(f"s3://{bucket}/nothing", str(tmp_path / "copy"))
+
+
+class Page(dict[str, Any]):
+    """One page of a listing, which tells how many of its kind are held at once."""
+
+    alive = 0
+
+    def __init__(self, *values: Any, **more: Any) -> None:
+        super().__init__(*values, **more)
+        type(self).alive += 1
+
+    def __del__(self) -> None:
+        type(self).alive -= 1
+
+
+class EndlessBucket:
+    """What an s3fs filesystem is asked while a bucket with so many keys is listed."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.calls: list[str] = []
+        self.most_alive = 0
+
+    def call_s3(self, method: str, *, Bucket: str, Prefix: str, MaxKeys: int, ContinuationToken: str = "0") -> Page:
+        self.calls.append(method)
+        first = int(ContinuationToken)
+        last = min(first + MaxKeys, self.count)
+        keys = [{"Key": f"{Prefix}{n:09}.pdf", "Size": n, "ETag": f'"{n:x}"'} for n in range(first, last)]
+        page = Page(Contents=keys, IsTruncated=last < self.count, NextContinuationToken=str(last))
+        self.most_alive = max(self.most_alive, Page.alive)
+        return page
+
+
+def test_a_million_s3_keys_are_listed_page_by_page_and_two_pages_are_held_at_most(
+    s3_off: FsspecInputFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count = 1_000_000 if os.environ.get("RAG_FULL_COUNTS") else 20_500
+    bucket = EndlessBucket(count)
+    monkeypatch.setattr(S3Options, "connect", lambda self: bucket)
+    rows = s3_off.list("s3://bucket/docs/")
+    assert len(bucket.calls) == 1, "nothing is listed ahead"
+    seen = sum(1 for row in rows if isinstance(row, SourceFile))
+    assert seen == count
+    assert bucket.calls == ["list_objects_v2"] * -(-count // 1000)
+    assert bucket.most_alive <= 2
+
+
+def test_s3_listings_are_not_remembered(s3: FsspecInputFiles, s3_server: S3Server, bucket: str) -> None:
+    before = names(s3, f"s3://{bucket}/docs/")
+    s3_server.filesystem().pipe_file(f"{bucket}/docs/z.pdf", b"new")
+    assert sorted(names(s3, f"s3://{bucket}/docs/")) == sorted([*before, "z.pdf"])
 
 
 def test_an_s3_that_cannot_be_reached_is_an_outage(tmp_path: Path) -> None:
