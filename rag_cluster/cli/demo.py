@@ -112,8 +112,9 @@ def _generator(name: str | None, home: Path) -> dict[str, object]:
     _announce("preparing SmolLM2-135M-Instruct")
     model = prepare_smollm2(home / "models" / "smollm2-135m-instruct")
     # Its answers are short, and a CPU takes its time for them.
-    limits = {"generator_context_tokens": 4096, "max_answer_tokens": 256, "request_timeout": 300.0}
-    return {"generator": f"vllm:{model.path}", **limits}
+    limits = {"generator_context_tokens": 4096, "max_answer_tokens": 256}
+    seconds = {"request_timeout": 300.0, "first_token_timeout": 120.0}
+    return {"generator": f"vllm:{model.path}", **limits, **seconds}
 
 
 def _settings(home: Path, port: int | None, generator: dict[str, object]) -> Settings:

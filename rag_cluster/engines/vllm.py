@@ -126,7 +126,7 @@ class VllmGenerator:
             # One load for all who ask at once; whoever stops waiting does not stop it.
             if self._starting is None:
                 self._starting = asyncio.create_task(self._load())
-            self._engine = await asyncio.shield(self._starting)
+            return await asyncio.shield(self._starting)
         return self._engine
 
     async def _load(self) -> AsyncLLM:
@@ -134,9 +134,10 @@ class VllmGenerator:
             engine = _engine(_located(self._model), self._context_tokens, self._options, self._load_timeout)
             _require_template(engine, self._model)
             await self._warm_up(engine)
+            self._engine = engine
+            return engine
         finally:
             self._starting = None
-        return engine
 
     async def _warm_up(self, engine: AsyncLLM) -> None:
         async with aclosing(self._outputs(engine, engine.get_tokenizer().encode("warm up"), 0.0, 2)) as outputs:
@@ -150,6 +151,7 @@ class VllmGenerator:
         from vllm import SamplingParams
         from vllm.exceptions import GracefulHTTPError, VLLMError
         from vllm.sampling_params import RequestOutputKind
+        from vllm.v1.engine.exceptions import EngineDeadError
 
         parameters = SamplingParams(
             temperature=temperature, max_tokens=max_tokens, stop=self._stop, output_kind=RequestOutputKind.DELTA
@@ -160,6 +162,8 @@ class VllmGenerator:
                 async for output in generated:
                     completion = output.outputs[0]
                     yield completion.text, len(completion.token_ids), completion.finish_reason
+        except EngineDeadError as error:
+            raise ModelUnavailableError(f"vLLM's engine of {self.name} is dead.") from error
         except GracefulHTTPError as error:  # it admits no more requests for now
             raise OverloadedError(
                 f"vLLM's engine of {self.name} is at capacity; retry shortly.", retry_after=1
