@@ -77,7 +77,7 @@ def save_models(folder: Path, shape: Shape, device: str) -> tuple[Path, Path]:
 
 def save_tokenizer(folder: Path) -> None:
     """Unigrams, as SentencePiece has them: syllables, their pairs, and Chinese characters and pairs of them."""
-    from tokenizers import Tokenizer, models, pre_tokenizers, processors
+    from tokenizers import Tokenizer, decoders, models, pre_tokenizers, processors
 
     chance = random.Random(1)  # noqa: S311
     pairs = {a + b for a in _SYLLABLES for b in chance.sample(_SYLLABLES, 60)}
@@ -93,6 +93,7 @@ def save_tokenizer(folder: Path) -> None:
     tokenizer.post_processor = processors.TemplateProcessing(
         single="<s> $A </s>", pair="<s> $A </s> </s> $B:0 </s>", special_tokens=[("<s>", 0), ("</s>", 2)]
     )
+    tokenizer.decoder = decoders.Metaspace()
     tokenizer.save(str(folder / "tokenizer.json"))
     _write(folder / "tokenizer_config.json", {
         "tokenizer_class": "PreTrainedTokenizerFast",

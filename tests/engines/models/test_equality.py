@@ -58,7 +58,7 @@ def test_the_texts_are_of_every_kind(minilm: Path) -> None:
     assert min(counts) == 0
     assert counts.count(1) >= 2
     assert sum(count > 256 for count in counts) >= 5
-    assert sum("泵" in text and "crane" in text for text in TEXTS) > 10
+    assert sum("泵" in text and "crane" in text for text in TEXTS) >= 3
 
 
 def test_vectors_are_those_of_sentence_transformers(embedding_model: Path, vectors: Matrix) -> None:
@@ -116,6 +116,8 @@ def test_rerank_scores_are_those_of_sentence_transformers(rerank_model: Path, qu
 
 def test_rerank_scores_are_those_of_flagembedding(rerank_model: Path) -> None:
     require_models("FlagEmbedding")
-    query, texts = "泵的维护周期 how long?", TEXTS[:100]
+    # With transformers 5 that library turns ids into text and back: empty texts fall out of their pair, and characters
+    # that the tokenizer does not know become others.
+    query, texts = "泵的维护周期 how long?", [text for text in TEXTS[:100] if text.strip(" \n🙂ﷺ")]
     ours = VarlenReranker(str(rerank_model), OPTIONS).rerank(query, texts)
     assert ours == pytest.approx(FlagTextReranker(str(rerank_model), OPTIONS).rerank(query, texts), abs=1e-4)

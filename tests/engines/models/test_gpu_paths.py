@@ -32,6 +32,7 @@ def kernel() -> Iterator[list[int]]:
 
     seen: list[int] = []
 
+    @torch._dynamo.disable
     def reference(q: Any, k: Any, v: Any, bounds: Any, bounds_k: Any, longest: int, *rest: Any) -> tuple[Any, Any, Any]:
         seen.append(longest)
         out = one_by_one(torch.stack((q, k, v), dim=1), bounds, longest)
@@ -76,11 +77,13 @@ def test_packs_of_any_size_are_compiled_once(small_bge_m3: Path, kernel: list[in
     from rag_cluster.engines.encoder.runtime import Runtime
     from rag_cluster.engines.encoder.weights import load_embedder
 
-    checkpoint, parts = made(small_bge_m3, 700)
+    checkpoint, parts = made(small_bge_m3, 600)
     encoder, head = load_embedder(checkpoint, 60)
-    runtime = Runtime(encoder, head, device=torch.device("cpu"), dtype=torch.float32, attend=unpadded, compiled=False)
+    place = {"device": torch.device("cpu"), "dtype": torch.float32}
+    # One thread: two would each compile what comes first.
+    runtime = Runtime(encoder, head, **place, attend=unpadded, compiled=False, threads=1)
     plain = runtime.run(parts, len(TEXTS))
-    counter = CompileCounterWithBackend("aot_eager")
+    counter = CompileCounterWithBackend("eager")
     torch._dynamo.reset()
     runtime._layers = torch.compile(encoder, dynamic=True, backend=counter, fullgraph=True)
     compiled = runtime.run(parts, len(TEXTS))
@@ -106,7 +109,7 @@ def test_a_pack_filled_up_for_a_graph_gives_the_same_vectors(
     place = {"device": torch.device("cpu"), "dtype": torch.float32}
     runtime = Runtime(*load_embedder(checkpoint, 60), **place, attend=unpadded, compiled=False)
     queries = ["pump", "泵的维护周期是多久？", "How many berths has the harbour in all, and who counts them? " * 2, ""]
-    for count, size in itertools.product((1, 4), (64, 128)):
+    for count, size in itertools.product((1, 4), (128, 256)):
         one = pack([Encoded(row, ids) for row, ids in enumerate(tokenizer.encode(queries[:count], 512))])
         flat = torch.empty(graphs.length(size), dtype=torch.int32)
         graphs.filled(one, size, flat.numpy())
