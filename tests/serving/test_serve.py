@@ -20,7 +20,11 @@ import ray
 from ray import serve
 
 from rag_cluster.cli.demo import free_port
+from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.errors import ModelUnavailableError
+from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
 from rag_cluster.serving import app as serving_app
+from rag_cluster.serving.bulk import ServedWritePathFactory, served_embedder
 from rag_cluster.settings import Settings
 from rag_cluster.stores.embedded import EmbeddedStores
 from rag_cluster.wiring import ServiceFactory
@@ -110,6 +114,21 @@ def test_a_correction_is_embedded_by_the_deployment_and_found_by_the_next_query(
     found = client.post("/v1/retrieve", json={"knowledge_base": "port", "query": "lighthouse open"}).json()["results"]
     assert found[0]["document_id"] == written.json()["document_id"]
     client.delete(f"/v1/corrections/{written.json()['document_id']}").raise_for_status()
+
+
+def test_a_job_embeds_through_the_application_that_serves(
+    client: httpx.Client, document: str, settings: Settings, tmp_path: Path
+) -> None:
+    (tmp_path / "gauge.txt").write_text("The tide gauge stands on pier 9.", encoding="utf-8")
+    options = IngestionOptions(AccessAttributes(()), progress=False)
+    report = run_ingestion(ServedWritePathFactory(settings), "port", [str(tmp_path)], options)
+    assert report.outcomes["ready"] == 1
+    found = client.post("/v1/retrieve", json={"knowledge_base": "port", "query": "tide gauge"}).json()["results"]
+    assert "pier 9" in found[0]["content"]
+    embedder = client.get("/v1/models").json()["models"][0]
+    assert embedder["role"] == "embedder" and embedder["replicas"][0]["lanes"]["bulk"]["texts"] >= 1
+    with pytest.raises(ModelUnavailableError, match="RAG_SERVE_APP"):
+        served_embedder("another application")
 
 
 def test_server_sent_events_arrive_unbuffered_and_end_once(client: httpx.Client, document: str) -> None:
