@@ -46,15 +46,14 @@ class FlatChunker(ABC):
         pieces = [piece for block in document.blocks for piece in whole_pieces(block)]
         text, lies = assemble(pieces, embedded=True)
         starts, ends = [start for start, _ in lies], [end for _, end in lies]
-        found = [span for span in (_stripped(text, start, end) for start, end in self.spans(text)) if span]
+        found = [(start, end) for start, end in (_stripped(text, *span) for span in self.spans(text)) if start < end]
         contents = [text[start:end] for start, end in found]
         chunks: list[Chunk] = []
         counts = self._tokenizer.count_many(contents)
         for (start, end), content, tokens in zip(found, contents, counts, strict=True):
             within = slice(bisect_right(ends, start), bisect_left(starts, end))
             inside = pieces[within]
-            stretches = [(max(first - start, 0), last - start) for first, last in lies[within]]
-            known = places(inside, stretches, end - start)
+            known = places(inside, lies[within], end - start, start)
             block_ids, content_types, asset_ids = block_facts(inside)
             chunks.append(
                 Chunk(
@@ -75,11 +74,13 @@ class FlatChunker(ABC):
         return ChunkedDocument(tuple(chunks), ())
 
 
-def _stripped(text: str, start: int, end: int) -> Span | None:
-    piece = text[start:end]
-    if not piece or piece.isspace():
-        return None
-    return start + len(piece) - len(piece.lstrip()), start + len(piece.rstrip())
+def _stripped(text: str, start: int, end: int) -> Span:
+    """Without blanks at its ends; empty when there is nothing else."""
+    while start < end and text[start].isspace():
+        start += 1
+    while start < end and text[end - 1].isspace():
+        end -= 1
+    return start, end
 
 
 def windows(start: int, end: int, size: int) -> list[Span]:

@@ -53,10 +53,10 @@ def assemble(pieces: Sequence[Piece], *, embedded: bool) -> tuple[str, list[tupl
     length = 0
     previous: str | None = None
     for piece in pieces:
-        if embedded and piece.silent:
+        body = piece.body if not embedded or piece.embedded is None else piece.embedded
+        if not body and embedded and piece.embedded is not None:
             spans.append((length, length))
             continue
-        body = piece.text if embedded else piece.body
         if previous != piece.key:
             body = piece.head + body
         if length:
@@ -87,31 +87,47 @@ def merged_locator(pieces: Sequence[Piece], heading_path: tuple[str, ...]) -> So
     return merge_locators([piece.locator or piece.block.locator for piece in pieces], heading_path)
 
 
-def places(pieces: Sequence[Piece], spans: Sequence[tuple[int, int]], length: int) -> list[list[Any]]:
+def places(pieces: Sequence[Piece], spans: Sequence[tuple[int, int]], length: int, origin: int = 0) -> list[list[Any]]:
     """Where each stretch of a chunk's text lies: [start, end, locator without its path] (`Chunk.locator_of`).
 
-    Empty when everything lies in one place, which the chunk's own locator then tells.
+    spans: of the pieces, in a text in which the chunk's begins at `origin` and has `length` characters. Empty when
+    everything lies in one place, which the chunk's own locator then tells.
     """
-    found: list[list[Any]] = []
+    runs: list[tuple[int, int, SourceLocator]] = []
+    last: SourceLocator | None = None
     for piece, (start, end) in zip(pieces, spans, strict=True):
-        if piece.silent or start >= length:
+        if piece.embedded == "" or start - origin >= length:
             continue
-        locator = (piece.locator or piece.block.locator).to_dict()
-        locator.pop("heading_path", None)
-        if found and found[-1][2] == locator:
-            found[-1][1] = min(end, length)
+        locator = piece.locator or piece.block.locator
+        stop = min(end - origin, length)
+        if locator is last:
+            runs[-1] = (runs[-1][0], stop, locator)
         else:
-            found.append([start, min(end, length), locator])
+            runs.append((max(start - origin, 0), stop, locator))
+            last = locator
+    if len(runs) < 2:
+        return []
+    found: list[list[Any]] = []
+    for start, end, locator in runs:
+        place = locator.to_dict()
+        place.pop("heading_path", None)
+        if found and found[-1][2] == place:
+            found[-1][1] = end
+        else:
+            found.append([start, end, place])
     return found if len(found) > 1 else []
 
 
 def block_facts(pieces: Sequence[Piece]) -> tuple[tuple[str, ...], tuple[str, ...], tuple[str, ...]]:
     """(block ids, content types, asset ids) of pieces, each once, in order."""
-    blocks = list(dict.fromkeys(piece.block.id for piece in pieces))
+    blocks: dict[str, None] = {}
     kinds: list[BlockType] = []  # few, and found by identity: hashing an enum's members takes longer
+    assets: dict[str, None] = {}
     for piece in pieces:
-        if not piece.silent and piece.block.type not in kinds:
-            kinds.append(piece.block.type)
-    images = (piece.block for piece in pieces if piece.block.type is BlockType.IMAGE)
-    assets = dict.fromkeys(str(image.metadata["asset_id"]) for image in images if image.metadata.get("asset_id"))
+        block = piece.block
+        blocks[block.id] = None
+        if piece.embedded != "" and block.type not in kinds:
+            kinds.append(block.type)
+        if block.type is BlockType.IMAGE and block.metadata.get("asset_id"):
+            assets[str(block.metadata["asset_id"])] = None
     return tuple(blocks), tuple(kind.value for kind in kinds), tuple(assets)

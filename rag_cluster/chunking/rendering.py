@@ -27,6 +27,7 @@ class Budget:
 
 
 _UNCUT = Budget(1 << 62, 1 << 62)
+_PLAIN = (BlockType.TEXT, BlockType.HEADING, BlockType.QUOTE)
 
 
 def render(blocks: Sequence[Block], budget: Budget, tokenizer: Tokenizer) -> list[list[Piece]]:
@@ -51,7 +52,10 @@ def render(blocks: Sequence[Block], budget: Budget, tokenizer: Tokenizer) -> lis
 
 def whole_pieces(block: Block) -> list[Piece]:
     """A block without any cut: one piece, or two of a picture's reference and its words; uncounted."""
-    return list(_pieces(block, _UNCUT))
+    if block.type not in _PLAIN:
+        return list(_pieces(block, _UNCUT))
+    text = block.content.rstrip()  # the same, for most blocks of most documents, without three generators
+    return [Piece(block, text, head=_head(block), key=block.id)] if text else []
 
 
 def heading_piece(block: Block, tokenizer: Tokenizer) -> Piece:
@@ -135,17 +139,18 @@ def _pieces(block: Block, budget: Budget) -> Iterator[Piece]:
 
 def _prose(block: Block, text: str, glue: str, child: int) -> Iterator[Piece]:
     # No text has more tokens than characters, but for rare ligatures: a short one needs no sentences.
-    whole = len(text) <= child
-    indent = text[: len(text) - len(text.lstrip())]
-    parts = [text.rstrip()] if whole else sentence_pieces(text)
-    if parts and not whole:
-        parts[0] = indent + parts[0]
+    if len(text) <= child:
+        yield from _sequence(block, [text.rstrip()], glue)
+        return
+    parts = sentence_pieces(text)
+    if parts:
+        parts[0] = text[: len(text) - len(text.lstrip())] + parts[0]
     yield from _sequence(block, parts, glue)
 
 
 def _sequence(block: Block, parts: Sequence[str], glue: str) -> Iterator[Piece]:
     """Parts of one block that follow each other without anything between."""
-    head = NOTES_MARK if block.metadata.get("notes") else ""
+    head = _head(block)
     line = block.locator.line_start
     for number, part in enumerate(parts):
         if not part:
@@ -153,6 +158,10 @@ def _sequence(block: Block, parts: Sequence[str], glue: str) -> Iterator[Piece]:
         locator = _lines(block, line, part) if len(parts) > 1 else None
         yield Piece(block, part, glue=glue if number == 0 else "", head=head, key=block.id, locator=locator)
         line = line + part.count("\n") if line is not None else None
+
+
+def _head(block: Block) -> str:
+    return NOTES_MARK if block.metadata.get("notes") else ""
 
 
 def _lines(block: Block, line: int | None, part: str) -> SourceLocator | None:

