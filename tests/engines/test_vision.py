@@ -117,7 +117,7 @@ def test_a_refusal_is_not_tried_again(endpoint: Endpoint) -> None:
 @pytest.mark.parametrize("body", [b"not JSON", b"{}", b'{"choices": []}', answer(None), answer("  ")])
 def test_an_answer_without_text_is_a_failure(endpoint: Endpoint, body: bytes) -> None:
     endpoint.answers = [(200, body)]
-    with pytest.raises(ModelUnavailableError, match="nothing|not a chat completion"):
+    with pytest.raises(ModelUnavailableError, match=r"nothing|not a chat completion"):
         describer(endpoint).describe(picture(), "image/png")
 
 
