@@ -326,7 +326,7 @@ class Services:
 
     @cached_property
     def async_embedder(self) -> ThreadedEmbedder:
-        """The engine in a thread of this process: of a replica that serves it, and of commands that run without Serve."""
+        """The engine in a thread of this process: of a replica that serves it, and of commands without Serve."""
         from rag_cluster.engines.threaded import ThreadedEmbedder
 
         settings = self.settings
