@@ -1,4 +1,4 @@
-"""The default strategy: sections, children of about 300 tokens inside parents of about 1,200 (Small2Big).
+"""The default strategy: sections, children of about 120 tokens inside parents of about 360 (Small2Big).
 
     blocks -> sections (one heading path, one sheet or slide)
            -> groups of pieces (a paragraph, a table, a list, code; cut only where a child cannot hold it)
@@ -50,7 +50,7 @@ class StructuredChunker:
     name = "structured"
 
     def __init__(
-        self, tokenizer: Tokenizer, *, parent_tokens: int = 1200, child_tokens: int = 300, max_tokens: int = 508
+        self, tokenizer: Tokenizer, *, parent_tokens: int = 360, child_tokens: int = 120, max_tokens: int = 508
     ) -> None:
         if not 1 <= child_tokens <= parent_tokens:
             raise InvalidSettingError(
