@@ -11,6 +11,7 @@ from rag_cluster.cli.options import Base, Department, Json, SecurityLevel
 from rag_cluster.cli.output import command, emit, say, table
 from rag_cluster.cli.query import (
     Agent,
+    CrossLanguage,
     Fallback,
     Filter,
     Key,
@@ -43,6 +44,7 @@ def explain(
     agent: Agent = None,
     rewrite: Rewrite = False,
     keyword_fallback: Fallback = False,
+    cross_language: CrossLanguage = False,
     as_reader: Annotated[bool, typer.Option("--as-reader", help="As a reader without rights of its own.")] = False,
     group: Annotated[list[str] | None, typer.Option(help="As a reader of this group; may be repeated.")] = None,
     department: Department = None,
@@ -66,7 +68,9 @@ def explain(
         chunk_id=chunk,
         document_id=document,
         text=text,
-        options=query_options(mode, top_k, filters, agent, rewrite, keyword_fallback),
+        options=query_options(
+            mode, top_k, filters, agent, rewrite=rewrite, fallback=keyword_fallback, cross_language=cross_language
+        ),
         reader=reader,
     )
     if url:

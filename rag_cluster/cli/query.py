@@ -38,6 +38,9 @@ Rewrite = Annotated[bool, typer.Option("--rewrite", help="Search for the questio
 Fallback = Annotated[
     bool, typer.Option("--keyword-fallback", help="Fill free places with chunks that hold the question's keywords.")
 ]
+CrossLanguage = Annotated[
+    bool, typer.Option("--cross-language", help="Also look for passages in the other language, Chinese or English.")
+]
 Trace = Annotated[bool, typer.Option("--trace", help="Show the stages.")]
 
 Response = TypeVar("Response", bound="BaseModel")
@@ -54,7 +57,14 @@ def post(url: str, path: str, model: type[Response], body: dict[str, Any], key: 
 
 
 def query_options(
-    mode: RetrievalMode, top_k: int | None, filters: str | None, agent: str | None, rewrite: bool, fallback: bool
+    mode: RetrievalMode,
+    top_k: int | None,
+    filters: str | None,
+    agent: str | None,
+    *,
+    rewrite: bool,
+    fallback: bool,
+    cross_language: bool,
 ) -> QueryOptions:
     """The options of `search`, `ask` and `explain` as a request has them. filters: JSON; InvalidFilterError."""
     from rag_cluster.serving.schemas import QueryOptions
@@ -66,7 +76,13 @@ def query_options(
     if not isinstance(parsed, dict):
         raise InvalidFilterError("--filter is a JSON object")
     return QueryOptions(
-        mode=mode, top_k=top_k, agent_id=agent, rewrite=rewrite, keyword_fallback=fallback, filters=parsed
+        mode=mode,
+        top_k=top_k,
+        agent_id=agent,
+        rewrite=rewrite,
+        keyword_fallback=fallback,
+        cross_language=cross_language,
+        filters=parsed,
     )
 
 
@@ -139,6 +155,7 @@ def search(
     agent: Agent = None,
     rewrite: Rewrite = False,
     keyword_fallback: Fallback = False,
+    cross_language: CrossLanguage = False,
     trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
@@ -150,7 +167,9 @@ def search(
     """
     from rag_cluster.serving.schemas import RetrieveResponse
 
-    options = query_options(mode, top_k, filters, agent, rewrite, keyword_fallback)
+    options = query_options(
+        mode, top_k, filters, agent, rewrite=rewrite, fallback=keyword_fallback, cross_language=cross_language
+    )
     if url:
         body = {"knowledge_base": knowledge_base, "query": query, "options": options.model_dump(mode="json")}
         found = post(url, "/v1/retrieve", RetrieveResponse, body, api_key)
@@ -187,6 +206,7 @@ def ask(
     agent: Agent = None,
     rewrite: Rewrite = False,
     keyword_fallback: Fallback = False,
+    cross_language: CrossLanguage = False,
     trace: Trace = False,
     url: Url = None,
     api_key: Key = None,
@@ -198,7 +218,9 @@ def ask(
     """
     from rag_cluster.serving.schemas import AnswerResponse
 
-    options = query_options(mode, top_k, filters, agent, rewrite, keyword_fallback)
+    options = query_options(
+        mode, top_k, filters, agent, rewrite=rewrite, fallback=keyword_fallback, cross_language=cross_language
+    )
     if url:
         body = {"knowledge_base": knowledge_base, "question": question, "options": options.model_dump(mode="json")}
         answer = post(url, "/v1/answer", AnswerResponse, body, api_key)

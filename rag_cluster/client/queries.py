@@ -24,6 +24,7 @@ class Options(TypedDict, total=False):
     rerank: bool
     expand_parents: bool
     keyword_fallback: bool
+    cross_language: bool
     score_threshold: float
     document_ids: list[str]
     source_ids: list[str]

@@ -33,6 +33,7 @@ OPTIONS = st.fixed_dictionaries(
         "source_ids": st.lists(st.uuids().map(str) | st.text(max_size=8), max_size=3),
         "agent_id": st.uuids().map(str) | SCALARS,
         "keyword_fallback": st.booleans(),
+        "cross_language": st.booleans(),
         "expand_parents": st.booleans() | SCALARS,
     },
 )

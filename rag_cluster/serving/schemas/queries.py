@@ -36,6 +36,7 @@ class QueryOptions(RequestModel):
     rerank: bool = True
     expand_parents: bool = True
     keyword_fallback: bool = False
+    cross_language: bool = Field(False, description="Also passages in the other language, Chinese or English.")
     score_threshold: float | None = None
     document_ids: list[str] | None = Field(None, max_length=10_000)
     source_ids: list[str] | None = Field(None, max_length=1_000)
@@ -56,6 +57,7 @@ class QueryOptions(RequestModel):
             rerank=self.rerank,
             expand_parents=self.expand_parents,
             keyword_fallback=self.keyword_fallback,
+            cross_language=self.cross_language,
             score_threshold=self.score_threshold if self.score_threshold is not None else score_threshold,
             document_ids=None if self.document_ids is None else tuple(self.document_ids),
             source_ids=None if self.source_ids is None else tuple(self.source_ids),
