@@ -10,8 +10,9 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import httpx
-from tenacity import AsyncRetrying, RetryCallState, Retrying, retry_if_exception, stop_after_attempt, wait_exponential
+from tenacity import AsyncRetrying, Retrying
 
+from rag_cluster.engines.attempts import MAX_QUOTED, Refused, accepted, grown, reason, retrying
 from rag_cluster.engines.chat_stream import BrokenStream, ChatStream
 from rag_cluster.errors import ContextOverflowError, ModelUnavailableError, OverloadedError, RagClusterError
 
@@ -21,20 +22,6 @@ Messages = Sequence[Mapping[str, Any]]
 MAX_ANSWER_BYTES = 1024 * 1024
 MAX_STREAM_BYTES = 64 * 1024 * 1024
 """An event holds one token and some 300 bytes around it."""
-MAX_QUOTED = 300
-"""Bytes of an endpoint's error that a message quotes."""
-_PASSING = frozenset({408, 409, 425, 429, 500, 502, 503, 504})
-"""Status codes after which the same request may succeed."""
-
-
-class Refused(Exception):
-    """The endpoint answered with an error status, or not as the protocol says; the message quotes its answer."""
-
-    def __init__(self, status: int, body: str, retry_after: float | None = None) -> None:
-        super().__init__(body if status == 200 else f"status {status}: {body}")
-        self.status = status
-        self.retry_after = retry_after
-        """Seconds, where the endpoint said."""
 
 
 class ChatCompletions:
@@ -103,7 +90,7 @@ class ChatCompletions:
         response = await client.send(request, stream=True)
         if response.status_code != 200:
             try:
-                raise _refused(response, await self._read_async(response))
+                accepted(response, await self._read_async(response))
             finally:
                 await response.aclose()
         return ChatStream(response, max_bytes=MAX_STREAM_BYTES)
@@ -114,24 +101,11 @@ class ChatCompletions:
 
     def retrying(self) -> dict[str, Any]:
         """How to try again, for tenacity."""
-        return {
-            "retry": retry_if_exception(may_pass),
-            "stop": stop_after_attempt(self._retries + 1),
-            "wait": self._wait,
-            "reraise": True,
-        }
-
-    def _wait(self, state: RetryCallState) -> float:
-        """Exponential, or as long as the endpoint asks for, but never longer than the setting says."""
-        error = state.outcome.exception() if state.outcome is not None else None
-        asked = error.retry_after if isinstance(error, Refused) else None
-        low, high = self._waits
-        return min(high, max(asked or 0.0, wait_exponential(multiplier=low, max=high)(state)))
+        return retrying(self._retries, *self._waits)
 
     def message(self, error: Exception) -> str:
         """What went wrong, naming the endpoint."""
-        name = "" if isinstance(error, Refused | BrokenStream) else type(error).__name__
-        return f"{self.url} gave no answer: {' '.join(filter(None, (name, str(error))))}"
+        return f"{self.url} gave no answer: {str(error) if isinstance(error, BrokenStream) else reason(error)}"
 
     def failure(self, error: Exception) -> RagClusterError:
         """The error of this program that a streamed answer ends with."""
@@ -143,26 +117,20 @@ class ChatCompletions:
 
     def _post(self, body: dict[str, Any]) -> bytes:
         with self._connected().stream("POST", self.url, json=body, headers=self._headers()) as response:
-            content = b""
+            content = bytearray()
             for chunk in response.iter_bytes():
-                content = self._grown(response, content, chunk)
-        return _accepted(response, content)
+                grown(response, content, chunk, self._max_bytes)
+        return accepted(response, bytes(content))
 
     async def _post_async(self, body: dict[str, Any]) -> bytes:
         async with self._connected_async().stream("POST", self.url, json=body, headers=self._headers()) as response:
-            content = await self._read_async(response)
-        return _accepted(response, content)
+            return accepted(response, await self._read_async(response))
 
     async def _read_async(self, response: httpx.Response) -> bytes:
-        content = b""
+        content = bytearray()
         async for chunk in response.aiter_bytes():
-            content = self._grown(response, content, chunk)
-        return content
-
-    def _grown(self, response: httpx.Response, content: bytes, chunk: bytes) -> bytes:
-        if len(content) + len(chunk) > self._max_bytes:
-            raise Refused(response.status_code, f"an answer of more than {self._max_bytes} bytes")
-        return content + chunk
+            grown(response, content, chunk, self._max_bytes)
+        return bytes(content)
 
     def _headers(self) -> dict[str, str]:
         return {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
@@ -179,25 +147,6 @@ class ChatCompletions:
             if loop not in self._clients:
                 self._clients[loop] = httpx.AsyncClient(timeout=self._timeout, follow_redirects=False)
             return self._clients[loop]
-
-
-def may_pass(error: BaseException) -> bool:
-    """Whether the same request may succeed if it is tried again."""
-    if isinstance(error, Refused):
-        return error.status in _PASSING
-    return isinstance(error, httpx.TransportError) and not isinstance(error, httpx.UnsupportedProtocol)
-
-
-def _accepted(response: httpx.Response, content: bytes) -> bytes:
-    if response.status_code != 200:
-        raise _refused(response, content)
-    return content
-
-
-def _refused(response: httpx.Response, content: bytes) -> Refused:
-    asked = response.headers.get("Retry-After", "")
-    seconds = float(asked) if asked.isascii() and asked.isdigit() and len(asked) < 6 else None
-    return Refused(response.status_code, content[:MAX_QUOTED].decode("utf-8", "replace"), seconds)
 
 
 def _speaks_of_length(body: str) -> bool:

@@ -13,7 +13,8 @@ from tenacity import AsyncRetrying
 from rag_cluster.domain.answers import GenerationRequest
 from rag_cluster.domain.deadlines import Deadline, within
 from rag_cluster.domain.ports import MetricSink
-from rag_cluster.engines.chat_completions import ChatCompletions, Refused
+from rag_cluster.engines.attempts import Refused
+from rag_cluster.engines.chat_completions import ChatCompletions
 from rag_cluster.engines.chat_stream import BrokenStream, ChatStream
 from rag_cluster.engines.metering import GenerationMeter
 from rag_cluster.telemetry import NullMetrics
