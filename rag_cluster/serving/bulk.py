@@ -110,15 +110,15 @@ def bulk_embedder(services: Services, handle: DeploymentHandle[Any], timeout: fl
 
 @dataclass(frozen=True)
 class ServedWritePathFactory:
-    """Picklable; a write path that embeds through the Serve application of this Ray. Only the driver, which embeds
-    nothing, may call it before Ray is there."""
+    """Picklable; a write path that embeds through the Serve application of this Ray. Only in an actor: the driver
+    embeds nothing, and Serve's threads behind a handle would outlive its Ray and end its process."""
 
     settings: Settings
 
     def __call__(self) -> WritePath:
         """ModelUnavailableError without such an application, IndexMismatchError when it has another embedder."""
         services = ServiceFactory(self.settings)()
-        if not ray.is_initialized():
+        if not (ray.is_initialized() and ray.get_runtime_context().get_actor_id()):
             return services.write_path()
         embedder = bulk_embedder(services, served_embedder(self.settings.serve_app), self.settings.serve_embed_timeout)
         embedder.check()

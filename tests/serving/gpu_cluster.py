@@ -24,7 +24,7 @@ from rag_cluster.serving.bulk import ServedWritePathFactory
 from rag_cluster.serving.proxy import MIDDLEWARES, PROXY_CALLBACK
 from rag_cluster.settings import Settings
 from rag_cluster.wiring import WritePathFactory, local_services
-from tests.serving.test_replicas import until
+from tests.serving.replicas import until
 
 ROOT = Path(__file__).parents[2]
 ENGINES = {"embedder": "hash:64", "reranker": "overlap", "generator": "extractive"}
