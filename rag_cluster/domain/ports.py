@@ -514,6 +514,15 @@ class Catalog(Protocol):
         """
         ...
 
+    def lease_index(self, index_id: int, owner: str, lease_seconds: float) -> tuple[str, float] | None:
+        """Be the one job that fills an index, or go on being it: None. Otherwise who is, and for how many seconds at
+        least. NotFoundError."""
+        ...
+
+    def release_index(self, index_id: int, owner: str) -> None:
+        """Give a lease back; that of another owner stays."""
+        ...
+
     def begin_drop(self, collection: str) -> IndexRecord:
         """Nobody uses an index from now on. NotFoundError; ConflictError for the active one. Again is harmless."""
         ...

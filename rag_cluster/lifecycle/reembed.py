@@ -25,6 +25,7 @@ from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.progress import RunProgress
 from rag_cluster.ingestion.rows import PreparedPart
 from rag_cluster.ingestion.write_path import WritePath
+from rag_cluster.lifecycle.index_lease import IndexLease
 from rag_cluster.lifecycle.recall import Comparison
 
 log = logging.getLogger("rag_cluster.lifecycle")
@@ -108,6 +109,7 @@ def reembed(
     write_path: with the index's embedder. record: by `register`. stream: fills a wave of parts
     (`ingestion.pipeline.fill_stream`). A part that fails is a row of the report and keeps the index from being
     switched to; an outage that outlasts the retries is raised, and so is KeyboardInterrupt: the next job goes on.
+    ConflictError while another job fills this index.
     """
     return _Job(write_path, record, stream, options).run(compare)
 
@@ -126,9 +128,12 @@ class _Job:
     def run(self, compare: Compare | None) -> ReembedReport:
         started = time.perf_counter()
         self._write_path.drain()
-        with RunProgress(
-            "re-embedding", lambda _: None, terminal=None if self._options.progress else False
-        ) as self._progress:
+        with (
+            IndexLease(self._write_path, self._record) as self._lease,
+            RunProgress(
+                "re-embedding", lambda _: None, terminal=None if self._options.progress else False
+            ) as self._progress,
+        ):
             self._catch_up()
             self._report.outcome = self._settle(compare)
         self._write_path.drain()
@@ -153,6 +158,7 @@ class _Job:
         return "switched" if self._switch() else "incomplete"
 
     def _switch(self) -> bool:
+        self._lease.check()
         # At first without this process's engine: where nothing is published meanwhile it need not be loaded.
         if not self._retry(partial(self._catalog.switch_index, self._record.id)):
             return True
@@ -183,6 +189,7 @@ class _Job:
             log.info("pass over", extra={"parts": done, "failed": self._report.failed, "chunks": self._report.chunks})
 
     def _account(self, row: steps.Filled) -> None:
+        self._lease.check()
         report = self._report
         if isinstance(row, Receipt):
             report.failed += 1

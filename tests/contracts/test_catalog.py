@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -354,6 +355,32 @@ def test_the_first_index_is_active_and_further_ones_are_being_built(catalog: Cat
     assert (first.collection, second.collection) == ("chunks_aaaa", "chunks_b_b")
     assert catalog.ensure_index("aaaa", 8) == first
     assert catalog.indexes() == [first, second]
+
+
+def test_one_owner_at_a_time_holds_an_index(catalog: Catalog) -> None:
+    record = catalog.ensure_index("leased", 8)
+    assert catalog.lease_index(record.id, "first", 60.0) is None
+    held = catalog.lease_index(record.id, "second", 60.0)
+    assert held is not None and held[0] == "first" and 0 < held[1] <= 60.0
+    assert catalog.lease_index(record.id, "first", 120.0) is None
+    longer = catalog.lease_index(record.id, "second", 60.0)
+    assert longer is not None and longer[1] > held[1], "the holder goes on"
+    catalog.release_index(record.id, "second")
+    assert catalog.lease_index(record.id, "second", 60.0) is not None, "only one's own can be given back"
+    catalog.release_index(record.id, "first")
+    assert catalog.lease_index(record.id, "second", 0.0) is None
+    assert catalog.lease_index(record.id, "third", 1.0) is None, "what lapsed is free"
+    with pytest.raises(NotFoundError):
+        catalog.lease_index(1 << 30, "first", 1.0)
+
+
+def test_of_many_that_want_an_index_at_the_same_moment_one_gets_it(catalog: Catalog) -> None:
+    for number in range(5):
+        record = catalog.ensure_index(f"leased-{number}", 8)
+        with ThreadPoolExecutor(4) as threads:
+            held = list(threads.map(lambda owner: catalog.lease_index(record.id, owner, 60.0), "abcd"))  # noqa: B023
+        assert held.count(None) == 1
+        assert len({owner for owner, _ in filter(None, held)}) == 1, "the others all hear of the same one"
 
 
 def test_an_index_of_another_dimension_is_refused(catalog: Catalog) -> None:

@@ -8,6 +8,7 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,7 +30,7 @@ from rag_cluster.ingestion.plan import plan
 from rag_cluster.ingestion.rows import PreparedPart
 from rag_cluster.ingestion.uploads import UploadWorker, work_once
 from rag_cluster.ingestion.write_path import WritePath
-from rag_cluster.lifecycle import indexes, reembed
+from rag_cluster.lifecycle import index_lease, indexes, reembed
 from rag_cluster.lifecycle.delete import delete_document
 from rag_cluster.lifecycle.fsck import FsckOptions, fsck
 from rag_cluster.lifecycle.outbox import drain
@@ -210,6 +211,69 @@ def test_a_killed_job_goes_on_and_embeds_again_only_the_batch_in_flight(library:
     assert report.chunks == 7 - 2 * (writes - 1), "what was confirmed is there"
     assert library.bench.calls["embedded"] == 7 + 2 + 1, "all, the two whose write was not confirmed, a query"
     assert library.rows(library.new) == library.truth()
+
+
+# -- two at once -----------------------------------------------------------------------------------------------------
+
+
+def test_a_second_job_on_an_index_is_refused_while_the_first_is_alive_and_disturbs_nothing(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.new = replace(library.new, lease_seconds=30.0)
+    record = register(library.new)
+    refused: list[str] = []
+
+    def first_beats(_: float) -> None:
+        """While the second waits whether the first is alive."""
+        held = library.new.catalog.lease_index(record.id, "second", 1.0)
+        assert held is not None
+        assert library.new.catalog.lease_index(record.id, held[0], 60.0) is None
+
+    def second(batches: int) -> None:
+        if batches == 1:
+            with monkeypatch.context() as patch, pytest.raises(ConflictError, match="another job"):
+                patch.setattr(index_lease.time, "sleep", first_beats)
+                library.reembed()
+            refused.append(library.record(library.new).state)
+
+    report = library.reembed(then=second)
+    assert refused == ["building"]
+    assert (report.outcome, report.chunks) == ("switched", 7), "none was embedded twice"
+    assert library.rows(library.new) == library.truth()
+    assert library.reembed().outcome == "active", "the lease ends with its job"
+
+
+def test_a_job_waits_for_the_lease_of_one_that_was_killed_and_goes_on(library: Library) -> None:
+    record = register(library.new)
+    assert library.new.catalog.lease_index(record.id, "killed", 1.0) is None
+    assert library.reembed().outcome == "switched"
+
+
+def test_a_job_that_was_frozen_for_longer_than_its_lease_stops_when_another_took_over(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.new = replace(library.new, lease_seconds=0.6)
+    record = register(library.new)
+    leases: list[index_lease.IndexLease] = []
+
+    class Watched(index_lease.IndexLease):
+        def __enter__(self) -> Watched:
+            leases.append(self)
+            return super().__enter__()
+
+    def frozen(batches: int) -> None:
+        if batches == 1:
+            with library.database.connection() as connection:
+                connection.execute("UPDATE index_leases SET owner = 'another', held_until = now() + interval '1 h'")
+            while not leases[0].lost:  # until its next heartbeat
+                time.sleep(0.05)
+
+    monkeypatch.setattr(reembed, "IndexLease", Watched)
+    with pytest.raises(ConflictError, match="taken over"):
+        library.reembed(then=frozen)
+    held = library.new.catalog.lease_index(record.id, "third", 1.0)
+    assert held is not None and held[0] == "another", "what is another's is not given back"
+    assert library.record(library.new).state == "building"
 
 
 @pytest.mark.ray

@@ -12,6 +12,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import psycopg
+
 from rag_cluster.domain.chunks import MissingPart, Part
 from rag_cluster.domain.documents import IndexRecord
 from rag_cluster.errors import ConflictError, IndexMismatchError, NotFoundError
@@ -32,6 +34,17 @@ _MISSING = f"""
     WHERE d.deleted_at IS NULL AND (d.id, p.part) > (%(document)s::uuid, %(part)s::int) AND {_NOT_THERE}
     ORDER BY d.id, p.part LIMIT %(limit)s"""  # noqa: S608
 _WANTED = "unnest(%(documents)s::uuid[], %(versions)s::int[], %(parts)s::int[]) AS w (document_id, version, part)"
+_LEASE = """
+    WITH taken AS (
+      INSERT INTO index_leases AS l (index_id, owner, held_until)
+      VALUES (%(index)s, %(owner)s, clock_timestamp() + make_interval(secs => %(seconds)s))
+      ON CONFLICT (index_id) DO UPDATE SET owner = EXCLUDED.owner, held_until = EXCLUDED.held_until
+        WHERE l.owner = EXCLUDED.owner OR l.held_until <= clock_timestamp()
+      RETURNING owner)
+    SELECT owner, 0.0::float8 AS seconds FROM taken
+    UNION ALL
+    SELECT owner, extract(epoch FROM held_until - clock_timestamp())::float8 FROM index_leases
+    WHERE index_id = %(index)s AND NOT EXISTS (SELECT 1 FROM taken)"""
 _FIRST = "00000000-0000-0000-0000-000000000000"
 
 
@@ -147,6 +160,24 @@ class IndexCatalog:
             connection.execute("UPDATE indexes SET state = 'retired' WHERE state = 'active'")
             connection.execute("UPDATE indexes SET state = 'active' WHERE id = %s", (index_id,))
             return 0
+
+    def lease_index(self, index_id: int, owner: str, lease_seconds: float) -> tuple[str, float] | None:
+        """Be the one job that fills an index, or go on being it: None. Otherwise who is, and for how many seconds at
+        least. NotFoundError."""
+        values = {"index": index_id, "owner": owner, "seconds": lease_seconds}
+        try:
+            with self._database.connection() as connection:
+                # Nothing comes back where another one took it while this statement waited: its row is seen by the next.
+                while (row := connection.execute(_LEASE, values).fetchone()) is None:
+                    continue
+        except psycopg.errors.ForeignKeyViolation:
+            raise NotFoundError(f"no index {index_id!r}") from None
+        return None if row["owner"] == owner else (row["owner"], max(row["seconds"], 0.0))
+
+    def release_index(self, index_id: int, owner: str) -> None:
+        """Give a lease back; that of another owner stays."""
+        with self._database.connection() as connection:
+            connection.execute("DELETE FROM index_leases WHERE index_id = %s AND owner = %s", (index_id, owner))
 
     def begin_drop(self, collection: str) -> IndexRecord:
         """Nobody uses an index from now on. NotFoundError; ConflictError for the active one. Again is harmless."""
