@@ -138,4 +138,4 @@ def _placement(options: EngineOptions) -> dict[str, Any]:
     if options.dtype == "float8":
         raise InvalidSettingError("float8 is for varlen alone")
     device = device_of(options.device)
-    return {"device": str(device), "model_kwargs": {"torch_dtype": dtype_of(options.dtype, device)}}
+    return {"device": str(device), "model_kwargs": {"dtype": dtype_of(options.dtype, device)}}

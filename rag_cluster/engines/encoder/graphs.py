@@ -97,6 +97,7 @@ class Graphs:
                 self._compute(*parts(device, size), size)
         torch.cuda.current_stream(self._device).wait_stream(stream)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
+        # thread_local: another model of this process may be at work meanwhile.
+        with torch.cuda.graph(graph, capture_error_mode="thread_local"):
             result = self._compute(*parts(device, size), size)
         return _Recorded(graph, host, device, torch.cuda.Event(), result)

@@ -33,6 +33,8 @@ Result = tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]
 GPU_TOKENS = 131_072
 CPU_TOKENS = 2048
 """Tokens of one pack: what a GPU needs to be busy, and what a CPU's caches like."""
+_FEWEST_TOKENS = 4096
+"""Where halving a pack after an outage of memory ends."""
 _AHEAD = 3
 """Packs that are prepared while one is computed."""
 _INLINE = 32
@@ -135,16 +137,18 @@ class Runtime:
         return sum(tensor.nbytes for tensor in self._tensors())
 
     def run(self, packs: Iterable[Pack], count: int) -> npt.NDArray[np.float32]:
-        """float32 (count, width): the head's result for each row. ModelUnavailableError when the device fails.
+        """float32 (count, width): the head's result for each row.
 
-        packs: made while earlier ones are computed.
+        packs: made while earlier ones are computed. ModelUnavailableError when the device fails; after an outage of
+        memory the next packs should be half as large, which `tokens` then says.
         """
         out = np.zeros((count, self.width), dtype=np.float32)
         try:
             with self._lock:
                 results = self._on_gpu(packs, count) if self._cuda else self._on_cpu(packs)
         except torch.OutOfMemoryError as error:
-            raise ModelUnavailableError(f"{self.device} has too little memory for {self.tokens} tokens") from error
+            tokens, self.tokens = self.tokens, max(self.tokens // 2, _FEWEST_TOKENS)
+            raise ModelUnavailableError(f"{self.device} has too little memory for {tokens} tokens") from error
         except torch.AcceleratorError as error:
             raise ModelUnavailableError(f"{self.device} failed: {error}") from error
         for rows, result in results:
@@ -155,11 +159,13 @@ class Runtime:
         """Compile and record, so that no request waits for it. Nothing to do on a CPU."""
         if not self._cuda:
             return
+        longest = self._encoder.places.num_embeddings - self._encoder.first_position
+        typed = isinstance(self._head, ScoreHead)  # pairs have token types
         for lengths in ([200, 180, 440], [90] * 40, [33] * 65):
-            texts = [Encoded(row, np.zeros(length, dtype=np.int32)) for row, length in enumerate(lengths)]
-            self.run([pack(texts)], len(texts))
+            blank = [np.zeros(min(length, longest), dtype=np.int32) for length in lengths]
+            self.run([pack([Encoded(row, ids, ids if typed else None) for row, ids in enumerate(blank)])], len(blank))
         for size in GRAPH_TOKENS:
-            self.run([pack([Encoded(0, np.zeros(size, dtype=np.int32))])], 1)
+            self.run([pack([Encoded(0, np.zeros(min(size, longest), dtype=np.int32))])], 1)
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         for module in (self._encoder, self._head):

@@ -15,6 +15,8 @@ from rag_cluster.engines.encoder.checkpoint import open_checkpoint
 from rag_cluster.engines.encoder.packing import Encoded, Pack, pack, packs
 from rag_cluster.engines.encoder.tokenizer import tokenizer_of
 from rag_cluster.engines.options import EngineOptions
+from rag_cluster.engines.varlen import VarlenEmbedder
+from rag_cluster.errors import ModelUnavailableError
 from tests.fixtures.models import mixed_texts, require_models
 
 TEXTS = mixed_texts(60)
@@ -133,5 +135,42 @@ def test_a_pack_that_fills_a_graph_exactly_has_no_place_beyond_its_end(kernel: l
     assert ids.tolist() == positions.tolist() == [*range(9), *range(7)]
     assert bounds.tolist() == [0, 9] + [16] * graphs.TEXTS
     states = torch.randn(16, 8)
-    for pooling in ("cls", "mean"):
-        assert np.isfinite(EmbeddingHead(pooling, 8)(states, bounds)[:2].numpy()).all()
+    for pooling, first in (("cls", states[0]), ("mean", states[:9].mean(dim=0))):
+        vectors = EmbeddingHead(pooling, 8)(states, bounds)
+        assert np.isfinite(vectors.numpy()).all()
+        assert torch.allclose(vectors[0], first / first.norm(), atol=1e-6)
+
+
+def test_float8_keeps_a_product_within_a_few_percent() -> None:
+    require_models()
+    import torch
+
+    from rag_cluster.engines.encoder.precision import Float8Linear, rounded
+
+    torch.manual_seed(0)
+    linear = torch.nn.Linear(64, 32).requires_grad_(False)
+    x = torch.randn(10, 64) * torch.logspace(-3, 3, 10).unsqueeze(1)
+    small, scale = rounded(x)
+    assert small.dtype == torch.float8_e4m3fn
+    assert torch.allclose(small.float() * scale, x, rtol=0.07, atol=1e-3 * float(x.abs().max()))
+    layer = Float8Linear(linear)
+    product = (small.float() * scale) @ (layer.weight.float() * layer.scale.t()).t() + layer.bias.float()
+    assert torch.nn.functional.cosine_similarity(product, linear(x)).min() > 0.99
+
+
+def test_too_little_memory_halves_the_next_packs(small_bge_m3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from rag_cluster.engines.encoder.runtime import Runtime
+
+    engine = VarlenEmbedder(str(small_bge_m3), OPTIONS)
+    before = engine.runtime.tokens = 20_000
+
+    def full(*_: object) -> None:
+        raise torch.OutOfMemoryError("no memory")
+
+    monkeypatch.setattr(Runtime, "_compute", full)
+    for expected in (before // 2, before // 4, 4096, 4096):
+        with pytest.raises(ModelUnavailableError, match="memory"):
+            engine.embed_documents(["a"])
+        assert engine.runtime.tokens == expected
