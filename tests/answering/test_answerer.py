@@ -284,11 +284,11 @@ async def test_a_record_that_cannot_be_written_in_time_does_not_hold_the_answer_
     library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(records, "WRITE_SECONDS", 0.05)
-    conversations = MemoryConversations(delay=0.5)
+    conversations = MemoryConversations(delay=3)
     started = time.perf_counter()
     await answerer(library, conversations).answer(LOCAL, KB, QUESTION)
-    assert time.perf_counter() - started < 0.5 and conversations.records == []
-    await asyncio.sleep(0.6)
+    assert time.perf_counter() - started < 3 and conversations.records == []
+    await asyncio.sleep(3)
     assert len(conversations.records) == 1
 
 

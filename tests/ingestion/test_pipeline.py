@@ -77,7 +77,7 @@ def test_a_second_run_reads_nothing_embeds_nothing_and_starts_no_dataset(
     monkeypatch.setattr(pipeline, "_stream", lambda *_: pytest.fail("Ray Data was started"))
     started = time.monotonic()
     report = run(bench)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
     assert report.ok
     assert report.outcomes["unchanged"] == 20
     assert (report.bytes_read, report.embedded_chunks) == (0, 0)

@@ -36,7 +36,7 @@ def queue(bench: Bench) -> Iterator[PostgresUploadQueue]:
 
 @pytest.fixture
 def worker(bench: Bench, queue: PostgresUploadQueue) -> UploadWorker:
-    return UploadWorker(bench.write_path, queue, retry_seconds=0.1, poll_seconds=0.05)
+    return UploadWorker(bench.write_path, queue, retry_seconds=0.5, poll_seconds=0.05)
 
 
 def upload(bench: Bench, queue: PostgresUploadQueue, name: str, text: str) -> IngestionJob:
@@ -99,7 +99,7 @@ def test_an_outage_is_tried_again_later_from_the_snapshot(
     waiting = queue.job(job.id, LOCAL)
     assert (waiting.status, waiting.error_type) == (JobStatus.PENDING, "store_unavailable")
     assert not work_once(worker)
-    time.sleep(0.15)
+    time.sleep(0.6)
     assert work_once(worker)
     assert queue.job(job.id, LOCAL).status is JobStatus.SUCCEEDED
     assert bench.calls["parsed"] == 1
@@ -110,7 +110,7 @@ def test_an_outage_that_outlasts_the_attempts_fails_the_job(
 ) -> None:
     job = upload(bench, queue, "quay.txt", "POISON")
     work_once(worker)
-    time.sleep(0.15)
+    time.sleep(0.6)
     work_once(worker)
     done = queue.job(job.id, LOCAL)
     assert (done.status, done.attempts, done.error_type) == (JobStatus.FAILED, 2, ModelUnavailableError.type)

@@ -110,7 +110,7 @@ def test_a_hanging_parser_is_killed_at_its_limit(make_source: MakeSource, tmp_pa
         started = time.monotonic()
         with pytest.raises(ParseTimeoutError, match=r"0\.7 s"):
             parser.parse(make_source("a.bad", f"hang {log}"))
-        assert time.monotonic() - started < 5
+        assert time.monotonic() - started < 30
         assert log.read_text() == "xx"
         assert parser.parse(make_source("b.txt", "still works")).blocks
 

@@ -162,9 +162,9 @@ def test_a_client_that_leaves_in_the_middle_of_a_stream_stops_the_work(
         for line in answer.iter_lines():
             if "word3" in line:
                 break
-    assert time.monotonic() - started < 3, "the first words came before the last were written"
+    assert time.monotonic() - started < 6, "the first words came before the last were written"
     record = _outcome(settings, "left")
-    assert record["outcome"] == "disconnected" and record["milliseconds"] < 4000
+    assert record["outcome"] == "disconnected" and record["milliseconds"] < 8000
 
 
 def test_a_deadline_ends_a_request_as_504_or_as_the_error_event_and_is_recorded_as_a_failure(

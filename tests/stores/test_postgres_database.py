@@ -48,7 +48,7 @@ def test_a_killed_and_restarted_server_is_found_again_and_kept_what_was_committe
     own_server.restart()
     started = time.monotonic()
     assert catalog.knowledge_base("kept").name == "kept"
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     database.close()
 
 
@@ -87,7 +87,7 @@ def test_a_server_that_is_not_there_is_unavailable_within_the_timeout(tmp_path: 
     started = time.monotonic()
     with pytest.raises(StoreUnavailableError):
         database.ping()
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 15
     database.close()
 
 
@@ -108,7 +108,7 @@ def test_a_server_that_hangs_is_unavailable_within_the_timeout_and_used_again_af
         started = time.monotonic()
         with pytest.raises(StoreUnavailableError, match="did not answer within 3 s"):
             database.ping()
-        assert time.monotonic() - started < 10
+        assert time.monotonic() - started < 20
     database.ping()
     database.close()
 
@@ -122,7 +122,7 @@ async def test_a_request_that_is_given_up_does_not_wait_for_a_server_that_hangs(
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.2), database.async_connection() as connection:
                 await connection.execute("SELECT 1")
-        assert time.monotonic() - started < 4, "psycopg alone takes ten seconds, or for ever"
+        assert time.monotonic() - started < 8, "psycopg alone takes ten seconds, or for ever"
     async with database.async_connection() as connection:
         assert (await (await connection.execute("SELECT 7 AS seven")).fetchone()) == {"seven": 7}
     await database.aclose()
