@@ -29,6 +29,9 @@ _COPY_BYTES = 1024 * 1024
 _FOLDERS = threading.Lock()
 """Making a folder for an object and taking an empty one away exclude each other inside a process."""
 _RENAME_ATTEMPTS = 50
+_PART_BYTES = 8 * 1024 * 1024
+_PARTS_AT_ONCE = 4
+"""Of a multipart upload to S3: what a process holds of a file, however large that is."""
 _DELETE_BATCH = 1000  # what S3 takes in one request
 
 
@@ -284,10 +287,11 @@ class _S3Folder:
         return f"{self._root}/{key}"
 
     def put(self, key: str, content: bytes) -> None:
-        self._files.pipe_file(self._path(key), content)
+        self._files.pipe_file(self._path(key), content, chunksize=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     def put_file(self, key: str, path: str) -> None:
-        self._files.put_file(path, self._path(key))
+        # Twice a part and more goes up in parts: seen when the last one is there, or never.
+        self._files.put_file(path, self._path(key), chunksize=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     def get(self, key: str) -> bytes:
         content: bytes = self._files.cat_file(self._path(key))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.listing import Patterns
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.sync import Sync
+from rag_cluster.stores import inputs
 from tests.fixtures.write_path import Bench
 
 
@@ -94,6 +96,22 @@ def test_a_location_that_cannot_be_listed_keeps_its_documents(bench: Bench, fold
     folder.rename(folder.with_name("moved"))
     assert synced(bench, folder) == {}
     assert len(names(bench)) == 3
+
+
+def test_a_subfolder_that_cannot_be_read_keeps_its_documents_and_the_rest_is_removed(
+    bench: Bench, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scandir = os.scandir
+
+    def refusing(path: Path) -> object:
+        if Path(path).name == "sub":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(inputs.os, "scandir", refusing)
+    (folder / "a.txt").unlink()
+    assert synced(bench, folder) == {"a.txt": "removed"}
+    assert names(bench) == {"b.txt", "c.txt"}
 
 
 def test_what_a_pattern_leaves_out_stays(bench: Bench, folder: Path) -> None:

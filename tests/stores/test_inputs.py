@@ -154,6 +154,13 @@ def test_what_may_not_be_read_is_a_row(inputs: FsspecInputFiles, tmp_path: Path)
     assert problems(inputs, tmp_path) == {"secret.txt": "unreadable", "closed": "unreadable"}
 
 
+def test_an_unreadable_file_is_a_row(inputs: FsspecInputFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "open.txt")
+    write(tmp_path / "机密.txt")
+    monkeypatch.setattr(module.os, "access", lambda path, mode: Path(path).name == "open.txt")
+    assert names(inputs, tmp_path) == ["open.txt", "unreadable"]
+
+
 def test_an_unreadable_folder_is_a_row(
     inputs: FsspecInputFiles, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,12 +5,18 @@ from __future__ import annotations
 import os
 import threading
 import time
+from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiobotocore.client import AioBaseClient
+from botocore.exceptions import ClientError
 
 from rag_cluster.errors import InvalidSettingError, StoreUnavailableError
 from rag_cluster.stores.objects import FsspecObjectStore
+from tests.fixtures.s3 import S3Server
 
 
 def local(tmp_path: Path) -> FsspecObjectStore:
@@ -102,3 +108,43 @@ def test_wrong_credentials_are_an_outage_not_a_missing_object(s3_server: object)
     )
     with pytest.raises(StoreUnavailableError):
         store.exists("a")
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[Counter[str]]:
+    """S3 operation -> how often it was asked for. The second UploadPart fails where "fail" is set."""
+    counts: Counter[str] = Counter()
+    call = AioBaseClient._make_api_call
+
+    async def counted(self: Any, operation: str, parameters: Any) -> Any:
+        counts[operation] += 1
+        if counts["fail"] and operation == "UploadPart" and counts[operation] == 2:
+            raise ClientError({"Error": {"Code": "InvalidPart", "Message": "no room"}}, operation)
+        return await call(self, operation, parameters)
+
+    monkeypatch.setattr(AioBaseClient, "_make_api_call", counted)
+    yield counts
+
+
+def test_a_large_object_goes_to_s3_in_parts_and_is_seen_whole_or_not_at_all(
+    s3_server: S3Server, tmp_path: Path, asked: Counter[str]
+) -> None:
+    store = FsspecObjectStore(
+        f"s3://{s3_server.new_prefix()}",
+        endpoint_url=s3_server.endpoint_url,
+        access_key=s3_server.access_key,
+        secret_key=s3_server.secret_key,
+    )
+    content = os.urandom(1024) * (17 * 1024)
+    (tmp_path / "large").write_bytes(content)
+    store.put_file("kb/large", str(tmp_path / "large"))
+    assert (asked["UploadPart"], asked["CompleteMultipartUpload"]) == (3, 1)
+    assert store.get("kb/large") == content
+    asked.clear()
+    asked["fail"] = 1
+    for put in (lambda: store.put_file("kb/large", str(tmp_path / "large")), lambda: store.put("kb/large", content)):
+        asked["UploadPart"] = 0
+        with pytest.raises(StoreUnavailableError, match="no room"):
+            put()
+    assert (asked["CompleteMultipartUpload"], asked["AbortMultipartUpload"]) == (0, 2), "no parts are left behind"
+    assert store.get("kb/large") == content, "the old one is still there, whole"
