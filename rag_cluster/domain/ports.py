@@ -940,10 +940,19 @@ class Evidence(Protocol):
 class ChunkSearch(Protocol):
     """Chunks by their words, in PostgreSQL: what no index has to find."""
 
-    async def keyword_hits(self, access: AccessFilter, keywords: Sequence[str], *, least: int, limit: int) -> list[Hit]:
+    async def keyword_hits(
+        self,
+        access: AccessFilter,
+        keywords: Sequence[str],
+        *,
+        least: int,
+        limit: int,
+        among: Sequence[str] | None = None,
+    ) -> list[Hit]:
         """Published chunks of the scope that hold at least so many of the keywords, most first; score: how many.
 
         A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case does not matter.
+        among: chunk ids; None reads every chunk of the scope.
         """
         ...
 

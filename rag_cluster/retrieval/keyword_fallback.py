@@ -7,12 +7,13 @@ question's words as they are come behind what was found, marked as what they are
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.ports import ChunkSearch
+from rag_cluster.domain.retrieval import Hit
 from rag_cluster.domain.terms import keywords, word_count
 from rag_cluster.retrieval.access import SecondCheck
 from rag_cluster.retrieval.candidates import Candidate
@@ -30,6 +31,8 @@ LEAST_OF_MANY = 2
 MAX_KEYWORDS = 12
 _SPARE = 8
 """So many times more hits than places: the second check, and what is there already, take some."""
+_RECALLED = 1000
+"""Chunks of a large scope that are looked at."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,8 +56,13 @@ def keyword_like(query: str) -> Keywords | None:
     return Keywords(tuple(found[:MAX_KEYWORDS]), LEAST_OF_MANY)
 
 
+Recall = Callable[[str, int], Awaitable[list[Hit]]]
+"""Text, limit -> hits of BM25 in the scope."""
+
+
 async def fill(
     search: ChunkSearch | None,
+    recall: Recall,
     query: str,
     access: AccessFilter,
     check: SecondCheck,
@@ -66,7 +74,8 @@ async def fill(
 ) -> list[Candidate]:
     """Candidates for the free places, most keywords first, none of the chunks shown already; [] when it cannot be.
 
-    A question that is not keyword-like looks for nothing, nor does one without free places.
+    A question that is not keyword-like looks for nothing, nor does one without free places. Of a scope that is too
+    large for reading every chunk, only chunks that BM25 finds by the keywords are looked at.
     """
     wanted = keyword_like(query) if places > 0 else None
     if search is None:
@@ -78,7 +87,10 @@ async def fill(
         try:
             async with asyncio.timeout(seconds):
                 limit = len(shown) + places * _SPARE
-                hits = await search.keyword_hits(access, wanted.words, least=wanted.least, limit=limit)
+                among = None
+                if access.document_ids is None:  # more than are pushed down
+                    among = [hit.chunk_id for hit in await recall(" ".join(wanted.words), _RECALLED)]
+                hits = await search.keyword_hits(access, wanted.words, least=wanted.least, limit=limit, among=among)
                 await check.admit(hits)
         except TimeoutError:
             trace.degrade(NAME, f"no answer within {seconds:.3g} s")

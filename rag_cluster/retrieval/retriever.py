@@ -24,6 +24,7 @@ from rag_cluster.domain.ports import (
     QueryRewriter,
 )
 from rag_cluster.domain.retrieval import (
+    Hit,
     ReadScope,
     RetrievalMode,
     RetrievalOptions,
@@ -215,8 +216,15 @@ class Retriever:
         """Keyword hits in the places that are free."""
         free = options.top_k - len(passage.results)
         shown = [chunk_id for result in passage.results for chunk_id in result.context_chunk_ids]
+        scope, index = passage.scope, self._index
+
+        async def recall(words: str, limit: int) -> list[Hit]:
+            assert scope.index is not None  # without one the query has ended long ago
+            return await index.search_sparse(scope.index.collection, words, scope.filter, limit)
+
         found = await keyword_fallback.fill(
             self._stages.search,
+            recall,
             passage.query,
             passage.scope.filter,
             check,

@@ -67,6 +67,18 @@ async def test_chunks_with_more_keywords_come_first_and_those_with_too_few_not_a
     assert await found(search, scope(ingest, one, two), *words, least=2) == {two}
 
 
+async def test_with_a_list_only_its_chunks_are_looked_at(search: ChunkSearch, ingest: Ingest) -> None:
+    one = ingest.ready(listed("file:///1"), text="hazardous").document_id
+    two = ingest.ready(listed("file:///2"), text="hazardous materials").document_id
+    everywhere = scope(ingest, one, two)
+    all_hits = await search.keyword_hits(everywhere, ["hazardous"], least=1, limit=10)
+    (first, *_) = [hit for hit in all_hits if hit.document_id == two]
+    among = await search.keyword_hits(everywhere, ["hazardous"], least=1, limit=10, among=[first.chunk_id, NOWHERE])
+    assert [hit.chunk_id for hit in among] == [first.chunk_id]
+    assert await search.keyword_hits(everywhere, ["materials"], least=2, limit=10, among=[first.chunk_id]) == []
+    assert await search.keyword_hits(everywhere, ["hazardous"], least=1, limit=10, among=[]) == []
+
+
 async def test_only_published_documents_of_the_scope_are_searched(search: ChunkSearch, ingest: Ingest) -> None:
     shown = ingest.ready(listed("file:///1"), text="hazardous").document_id
     other = ingest.ready(listed("file:///2"), text="hazardous").document_id

@@ -45,16 +45,26 @@ class MemoryChunkSearch:
     error: Exception | None = None
     delay: float = 0.0
     calls: int = 0
+    among: list[Sequence[str] | None] = field(default_factory=list)
 
-    async def keyword_hits(self, access: AccessFilter, keywords: Sequence[str], *, least: int, limit: int) -> list[Hit]:
+    async def keyword_hits(
+        self,
+        access: AccessFilter,
+        keywords: Sequence[str],
+        *,
+        least: int,
+        limit: int,
+        among: Sequence[str] | None = None,
+    ) -> list[Hit]:
         self.calls += 1
+        self.among.append(among)
         await asyncio.sleep(self.delay)
         if self.error:
             raise self.error
         hits = []
         for row in self.library.evidence.rows_by_id.values():
             held = sum(bool(re.search(rf"\b{re.escape(word)}\b", row.chunk.content, re.I)) for word in keywords)
-            if held >= least:
+            if held >= least and (among is None or row.chunk.id in among):
                 hits.append(Hit(row.chunk.id, row.chunk.document_id, row.chunk.version, float(held)))
         return sorted(hits, key=lambda hit: -hit.score)[:limit]
 
@@ -254,6 +264,19 @@ async def test_a_failing_fallback_keeps_what_was_found(library: Library, fault: 
     run = await retrieve(library, "hazardous", parts, keyword_fallback=True)
     assert "goods" in documents(run)
     assert f"keyword_fallback: {reason}" in run.trace.degradations
+
+
+@pytest.mark.parametrize("large", [False, True])
+async def test_of_a_scope_with_very_many_documents_only_what_bm25_finds_is_read(library: Library, large: bool) -> None:
+    search = MemoryChunkSearch(library)
+    library.evidence.document_ids = (
+        None if large else tuple({row.chunk.document_id for row in library.evidence.rows_by_id.values()})
+    )
+    run = await retrieve(library, "hazardous", {"search": search}, keyword_fallback=True, score_threshold=0.99)
+    assert documents(run) == ["goods"] and run.results[0].retrieval_mode == "keyword_fallback"
+    (among,) = search.among
+    assert (among is not None) == large
+    assert among is None or 0 < len(among) < len(library.evidence.rows_by_id)
 
 
 async def test_keyword_hits_of_a_parent_that_is_shown_are_not_shown_again(library: Library) -> None:

@@ -15,11 +15,13 @@ from rag_cluster.stores.postgres.access import READABLE_DOCUMENTS, principal_val
 from rag_cluster.stores.postgres.adapters import known_uuid, known_uuids
 from rag_cluster.stores.postgres.database import Database
 
-# Metadata is left to the second check, which every hit passes anyway.
+# Metadata is left to the second check, which every hit passes anyway. Few rows pass the first pattern, which knows no
+# word boundaries: only these are counted. With a list, its chunks are taken by their keys before anything is joined.
 _KEYWORD_HITS = """
+WITH c AS NOT MATERIALIZED (SELECT * FROM chunks {among})
 SELECT c.id, c.document_id, c.version, w.held
 FROM documents d
-JOIN chunks c ON c.document_id = d.id AND c.version = d.published_version
+JOIN c ON c.document_id = d.id AND c.version = d.published_version
 CROSS JOIN LATERAL (SELECT count(*) AS held FROM unnest(%(patterns)s::text[]) p WHERE c.content ~* p) w
 WHERE d.knowledge_base_id = %(knowledge_base)s AND d.published_version IS NOT NULL AND d.deleted_at IS NULL
   AND d.access_key = ANY(%(keys)s::bigint[])
@@ -27,6 +29,8 @@ WHERE d.knowledge_base_id = %(knowledge_base)s AND d.published_version IS NOT NU
   AND (%(documents)s::uuid[] IS NULL OR d.id = ANY(%(documents)s::uuid[]))
   AND c.content ~* %(any)s AND w.held >= %(least)s
 ORDER BY w.held DESC, c.document_id, c.index LIMIT %(limit)s"""
+_EVERYWHERE = _KEYWORD_HITS.format(among="")
+_AMONG = _KEYWORD_HITS.format(among="WHERE id = ANY(%(among)s::uuid[])").replace("NOT MATERIALIZED", "MATERIALIZED")
 
 # The version whose chunks are meant is the published one, else the newest: explain tells why nobody sees it.
 _SHOWN = """c.document_id = d.id AND c.version = coalesce(d.published_version, n.version)"""
@@ -49,13 +53,21 @@ class PostgresChunkSearch:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def keyword_hits(self, access: AccessFilter, keywords: Sequence[str], *, least: int, limit: int) -> list[Hit]:
+    async def keyword_hits(
+        self,
+        access: AccessFilter,
+        keywords: Sequence[str],
+        *,
+        least: int,
+        limit: int,
+        among: Sequence[str] | None = None,
+    ) -> list[Hit]:
         """Published chunks of the scope that hold at least so many of the keywords, most first; score: how many.
 
         A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case does not matter.
-        Reads every chunk of the scope: callers bound its time.
+        among: chunk ids; None reads every chunk of the scope: callers bound its time.
         """
-        if access.empty or not keywords or limit < 1:
+        if access.empty or not keywords or limit < 1 or (among is not None and not among):
             return []
         patterns = [_word(keyword) for keyword in keywords]
         values = {
@@ -64,12 +76,14 @@ class PostgresChunkSearch:
             "sources": known_uuids(access.source_ids),
             "documents": known_uuids(access.document_ids),
             "patterns": patterns,
-            "any": "|".join(patterns),
+            "any": "|".join(map(_literal, keywords)),
+            "among": known_uuids(None if among is None else tuple(among)),
             "least": least,
             "limit": limit,
         }
         async with self._database.async_connection() as connection:
-            found = await (await connection.execute(_KEYWORD_HITS, values)).fetchall()
+            statement = _EVERYWHERE if among is None else _AMONG
+            found = await (await connection.execute(statement, values)).fetchall()
         return [Hit(row["id"], row["document_id"], row["version"], float(row["held"])) for row in found]
 
     async def located(
