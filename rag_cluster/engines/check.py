@@ -74,7 +74,7 @@ def check_embedder(name: str, embedder: Embedder, options: EngineOptions) -> Mod
         tokens_per_second=tokens * rounds / took,
         pairs_per_second=None,
         query_milliseconds=1000 * median(times),
-        reference=_no_reference(name),
+        reference=_no_reference(name, embedder),
     )
     if found.reference:
         return found
@@ -112,7 +112,7 @@ def check_reranker(name: str, reranker: Reranker, options: EngineOptions) -> Mod
         tokens_per_second=None,
         pairs_per_second=len(questions) * len(candidates) / sum(times),
         query_milliseconds=1000 * median(times),
-        reference=_no_reference(name),
+        reference=_no_reference(name, reranker),
     )
     if found.reference:
         return found
@@ -136,10 +136,10 @@ def _model(name: str) -> str:
     return name.partition(":")[2]
 
 
-def _no_reference(name: str) -> str:
+def _no_reference(name: str, made: object) -> str:
     """Why an engine is not compared; empty when it is."""
     engine = name.partition(":")[0]
-    if engine == REFERENCE:
+    if type(made).__module__ == "rag_cluster.engines.sentence_transformers":
         return f"none: {REFERENCE} is the reference itself"
     if engine not in ("varlen", "flagembedding", "auto"):
         return f"none: {engine} has no other implementation here"

@@ -137,7 +137,7 @@ def locate(name: str, needed: tuple[str, ...], timeout: float) -> tuple[Path, st
 
 
 def _from_hub(model: str, revision: str | None, needed: tuple[str, ...], timeout: float) -> Path:
-    require(model, "huggingface_hub")
+    require(f"for {model}", "huggingface_hub")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, LocalEntryNotFoundError, RepositoryNotFoundError
 
