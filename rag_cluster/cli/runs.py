@@ -154,7 +154,9 @@ def show(
     fields = RunResponse.of(run).model_dump()
     if as_json:
         rows = [ReceiptResponse.of(receipt) for receipt in receipts]
-        emit(RunDetail(**fields, receipts=rows).model_dump(mode="json"))
+        kept = ledger.run_report(run_id)
+        detail = RunDetail(**fields, receipts=rows, report=None if kept is None else dict(kept))
+        emit(detail.model_dump(mode="json"))
         return
     counts = ", ".join(f"{name} {count}" for name, count in run.counts.items() if count)
     shown = fields | {"inputs": ", ".join(run.inputs), "counts": counts}

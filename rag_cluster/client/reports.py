@@ -9,6 +9,7 @@ from rag_cluster.client import html
 from rag_cluster.client.views import Row, Tabular
 from rag_cluster.domain.documents import IngestionRun, RunStatus
 from rag_cluster.ingestion.report import IngestionReport, readable, receipt_of, report_of_run
+from rag_cluster.ingestion.report_page import picture
 from rag_cluster.serving.schemas import RunDetail
 
 
@@ -26,6 +27,8 @@ class ReportView(Tabular, IngestionReport):
     @classmethod
     def of_run(cls, run: RunDetail) -> ReportView:
         """What the run row tells, for a job that printed no report. `slowest` and `timeline` are not in it."""
+        if run.report is not None:
+            return cls.from_dict(run.report)
         found = IngestionRun(
             run.id,
             run.knowledge_base_id,
@@ -52,6 +55,7 @@ class ReportView(Tabular, IngestionReport):
             html.heading(f"{self.status}: {self.headline()}"),
             html.note(self.error_message),
             html.table(("outcome", "documents"), [*counted, ("chunks", self.chunks)]),
+            picture(self.timeline) if self.timeline.stages else "",
             html.table(("outcome", "file", "stage", "type", "message"), problems) if problems else "",
             html.note(f"run {self.run_id}"),
         )

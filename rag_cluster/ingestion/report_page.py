@@ -15,6 +15,7 @@ from rag_cluster.ingestion.stage_times import StageUse, Timeline
 WIDTH, LABELS, LANE, AXIS = 960, 96, 30, 22
 """Pixels of the picture: as a whole, of the stages' names, of one stage, of the times below."""
 TICKS = 6
+_BLUE = "#3b7dd8"
 _STYLE = """
 :root { color-scheme: light dark; }
 body { font: 15px/1.5 system-ui, "PingFang SC", "Microsoft YaHei", "Noto Sans CJK SC", sans-serif;
@@ -23,8 +24,6 @@ h1 { font-size: 1.4em; margin-bottom: .2em; } h2 { font-size: 1.1em; margin: 1.6
 table { border-collapse: collapse; width: 100%; } td, th { text-align: left; vertical-align: top;
   padding: .25em .8em .25em 0; border-bottom: 1px solid #8884; overflow-wrap: anywhere; }
 td.n, th.n { text-align: right; white-space: nowrap; } .muted { opacity: .65; }
-svg { width: 100%; height: auto; } svg text { font-size: 12px; fill: currentColor; }
-svg .lane { stroke: #8884; } svg .use { fill: #3b7dd8; }
 """
 
 
@@ -66,7 +65,8 @@ def picture(timeline: Timeline) -> str:
     ticks = [_tick(tick / TICKS, total, height) for tick in range(TICKS + 1)]
     label = f"Stages over {_seconds(total)}; a full lane is {most:.1f} at once"
     return (
-        f'<svg viewBox="0 0 {WIDTH} {height}" role="img" aria-label="{escape(label)}">'
+        f'<svg viewBox="0 0 {WIDTH} {height}" width="100%" font-size="12" fill="currentColor" role="img" '
+        f'aria-label="{escape(label)}">'
         f'{"".join(lanes)}{"".join(ticks)}</svg>\n<p class="muted">{escape(label)}.</p>'
     )
 
@@ -81,8 +81,8 @@ def _lane(use: StageUse, top: int, step: float, most: float, slices: int) -> str
     told = f"{use.stage}: {use.count} times, {use.seconds:.1f} s by all workers together"
     return (
         f'<g><title>{escape(told)}</title><text x="0" y="{floor - 6}">{escape(use.stage)}</text>'
-        f'<line class="lane" x1="{LABELS}" x2="{WIDTH}" y1="{floor}" y2="{floor}"/>'
-        f'<path class="use" d="{"".join(points)}V{floor}Z"/></g>'
+        f'<line stroke="#8884" x1="{LABELS}" x2="{WIDTH}" y1="{floor}" y2="{floor}"/>'
+        f'<path fill="{_BLUE}" d="{"".join(points)}V{floor}Z"/></g>'
     )
 
 

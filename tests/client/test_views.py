@@ -10,6 +10,8 @@ from rag_cluster.client.reports import ReportView
 from rag_cluster.client.views import AnswerView
 from rag_cluster.domain.documents import Receipt, RunStatus
 from rag_cluster.ingestion.report import Tally
+from rag_cluster.ingestion.stage_times import StageSpan
+from rag_cluster.serving.schemas import RunDetail
 
 HOSTILE = "<img src=x onerror=alert(1)>"
 
@@ -85,3 +87,19 @@ def test_a_report_survives_the_way_through_a_jobs_log_and_shows_its_problems() -
     assert not view.ok and view.to_pandas().loc[0, "error_type"] == "corrupt_document"
     page = view._repr_html_()
     assert "<img" not in page and "a b.pdf" in page and "corrupt_document" in page
+
+
+def test_a_run_seen_over_http_is_the_report_that_was_kept_with_it_and_shows_its_stages() -> None:
+    tally = Tally()
+    tally.add(Receipt("file:///slow.pdf", "e", "ready", chunks=3, seconds=9.5))
+    tally.timeline.add([StageSpan("parse", 0.0, 1.0, 1.0, 1)])
+    report = tally.report("run", "base", RunStatus.SUCCEEDED)
+    fields: dict[str, Any] = {
+        "id": "run", "knowledge_base_id": "b", "status": "SUCCEEDED", "inputs": [], "counts": {"listed": 1, "ready": 1},
+        "started_at": None, "updated_at": None, "finished_at": None, "error_message": None, "receipts": [],
+    }  # fmt: skip
+    going_on = ReportView.of_run(RunDetail(**{**fields, "status": "RUNNING"}))
+    assert (going_on.listed, going_on.slowest) == (1, ()) and "<svg" not in going_on._repr_html_()
+    ended = ReportView.of_run(RunDetail(**fields, report=report.to_dict()))
+    assert ended.slowest == report.slowest and ended.timeline == report.timeline
+    assert "<svg" in ended._repr_html_() and "<script" not in ended._repr_html_()

@@ -51,7 +51,8 @@ def run(run_id: str, caller: Administrator, services: Services) -> RunDetail:
     """One run with the inputs that failed or were skipped."""
     found = RunResponse.of(_granted(services, caller, run_id))
     receipts = [ReceiptResponse.of(receipt) for receipt in services.ledger.run_receipts(run_id)]
-    return RunDetail(**found.model_dump(), receipts=receipts)
+    report = services.ledger.run_report(run_id)
+    return RunDetail(**found.model_dump(), receipts=receipts, report=None if report is None else dict(report))
 
 
 @router.post("/v1/runs/{run_id}/cancel", tags=["runs"], status_code=202)

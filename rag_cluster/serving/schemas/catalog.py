@@ -284,3 +284,5 @@ class RunDetail(RunResponse):
     """A run with its failures and skipped inputs."""
 
     receipts: list[ReceiptResponse]
+    report: dict[str, Any] | None = None
+    """Once it has ended: outcomes, failures by type, the slowest documents, which stages were at work when."""
