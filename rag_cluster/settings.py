@@ -66,7 +66,9 @@ class Settings(BaseSettings):
     )
     embed_timeout: float = Field(10.0, gt=0, description="Embedding for one query; then its words alone go on.")
     embed_p95_target: float = Field(
-        0.5, ge=0, description="Serving: bulk embedding waits while 5 % of the queries' take longer; 0: never."
+        0.5,
+        ge=0,
+        description="Serving: seconds of 95 % of the queries; bulk embedding gives way to keep to it. 0: it does not.",
     )
     embedder_gpus: float = Field(0.0, ge=0, description="Of one serving replica, e.g. 0.5; without it sees no GPU.")
     query_cache_size: int = Field(1024, ge=0, description="Questions whose vectors a serving process keeps.")

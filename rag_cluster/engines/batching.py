@@ -41,12 +41,15 @@ class _Call:
     rows: list[Matrix] = field(default_factory=list)
     arrived: float = field(default_factory=time.perf_counter)
 
-    def deliver(self, rows: Matrix) -> None:
+    def deliver(self, rows: Matrix) -> bool:
+        """Whether these were the last ones that it waited for."""
         if self.done.done():
-            return
+            return False
         self.rows.append(rows)
-        if sum(map(len, self.rows)) == len(self.texts):
-            self.done.set_result(self.rows[0] if len(self.rows) == 1 else np.concatenate(self.rows))
+        if sum(map(len, self.rows)) < len(self.texts):
+            return False
+        self.done.set_result(self.rows[0] if len(self.rows) == 1 else np.concatenate(self.rows))
+        return True
 
     def fail(self, error: Exception) -> None:
         if not self.done.done():
@@ -137,12 +140,7 @@ class MicroBatcher:
         self.counts[lane].requests += 1
         self._metrics.count(telemetry.EMBED_REQUESTS_TOTAL, lane=lane)
         self._start()
-        vectors = await call.done
-        seconds = time.perf_counter() - call.arrived
-        self._metrics.observe(telemetry.EMBED_SECONDS, seconds, lane=lane)
-        if lane == QUERIES:
-            self._pace.answered(seconds)
-        return vectors
+        return await call.done
 
     def _left(self, done: asyncio.Future[Matrix]) -> None:
         if done.cancelled() and self._batch is not None and self._batch.abandoned and self._running is not None:
@@ -174,7 +172,7 @@ class MicroBatcher:
         self._start()
 
     def _collect(self, lane: str) -> _Batch:
-        batch, left, waiting = _Batch(lane), self.max_tokens, self._waiting[lane]
+        batch, left, waiting = _Batch(lane), self._pace.tokens(lane, self.max_tokens), self._waiting[lane]
         while waiting:
             call = waiting.popleft()
             if call.done.done():
@@ -209,14 +207,21 @@ class MicroBatcher:
             for call, _ in batch.shares:
                 call.fail(error)
         else:
+            self._pace.computed(batch.lane, batch.tokens, time.perf_counter() - started)
             start = 0
             for call, count in batch.shares:
-                call.deliver(vectors[start : start + count])
+                if call.deliver(vectors[start : start + count]):
+                    self._answered(batch.lane, time.perf_counter() - call.arrived)
                 start += count
         finally:
             self._batch = self._running = None
             self._count(batch, time.perf_counter() - started)
             self._start()
+
+    def _answered(self, lane: str, seconds: float) -> None:
+        self._metrics.observe(telemetry.EMBED_SECONDS, seconds, lane=lane)
+        if lane == QUERIES:
+            self._pace.answered(seconds)
 
     def _count(self, batch: _Batch, seconds: float) -> None:
         counts = self.counts[batch.lane]
@@ -227,7 +232,6 @@ class MicroBatcher:
         self._metrics.count(telemetry.EMBED_BATCHES_TOTAL, lane=batch.lane)
         self._metrics.count(telemetry.EMBED_TEXTS_TOTAL, len(batch.texts), lane=batch.lane)
         self._metrics.count(telemetry.EMBED_TOKENS_TOTAL, batch.tokens, lane=batch.lane)
-        self._pace.computed(batch.lane)
 
 
 def _own(error: Exception) -> Exception:

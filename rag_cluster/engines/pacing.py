@@ -12,35 +12,38 @@ QUERIES = "queries"
 BULK = "bulk"
 """The lane that waits."""
 
+BULK_SHARE = 0.2
+"""Of the engine's time, while queries are too slow."""
+LONGEST_HOLD = 30.0
 _MOST = 1000
 """Queries that are remembered."""
 
 
 class QueryPace:
-    """How long the last queries took, waiting included, and whether bulk work may go on.
+    """How long the last queries took, waiting included, and how much bulk work may go beside them.
 
-    target: seconds that 95 % of the queries of the last `window` seconds may take; 0: bulk work never waits. It never
-    waits for more than `most` seconds between two calls either, so that it is slow, and not stuck, while queries are.
+    target: seconds that 95 % of the queries of the last `window` seconds may take; 0: bulk work is not limited. While
+    there are queries, a call of bulk work is made so small that it takes half of the target. While they take too long
+    nevertheless, bulk work waits after each call until it has had `BULK_SHARE` of the time: slow, and never stuck.
     """
 
-    def __init__(
-        self, target: float, *, window: float = 10.0, most: float = 2.0, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, target: float, *, window: float = 10.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.target = target
         self._window = window
-        self._most = most
         self._clock = clock
         self._times: deque[tuple[float, float]] = deque(maxlen=_MOST)
-        self._last_bulk = -math.inf
+        self._next_bulk = -math.inf
+        self._tokens_a_second = math.inf
 
     def answered(self, seconds: float) -> None:
         """A query has its vectors after so many seconds."""
         self._times.append((self._clock(), seconds))
 
-    def computed(self, lane: str) -> None:
-        """A call of the engine for this lane has ended."""
+    def computed(self, lane: str, tokens: int, seconds: float) -> None:
+        """A call of the engine for this lane was successful."""
         if lane == BULK:
-            self._last_bulk = self._clock()
+            self._next_bulk = self._clock() + min(seconds * (1 / BULK_SHARE - 1), LONGEST_HOLD)
+            self._tokens_a_second = tokens / max(seconds, 1e-6)
 
     @property
     def p95(self) -> float | None:
@@ -57,7 +60,13 @@ class QueryPace:
         """Seconds that the lane must wait now; 0: it may go on."""
         if lane != BULK or not self.target:
             return 0.0
-        left = self._last_bulk + self._most - self._clock()
+        left = self._next_bulk - self._clock()
         if left <= 0 or (p95 := self.p95) is None or p95 <= self.target:
             return 0.0
         return left
+
+    def tokens(self, lane: str, most: int) -> int:
+        """Of the lane's next call, at most."""
+        if lane != BULK or not self.target or self.p95 is None:
+            return most
+        return int(min(most, self._tokens_a_second * self.target / 2))

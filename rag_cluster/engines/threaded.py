@@ -44,7 +44,7 @@ class ThreadedEmbedder:
     """AsyncEmbedder over an engine in a thread of its own; see `_OneThread`. Picklable if the engine is.
 
     What comes while a call runs is micro-batched, queries, documents and bulk work in turns (`MicroBatcher`).
-    batch_tokens: of one call. query_target: seconds; while 5 % of the queries take longer, bulk work waits; 0: never.
+    batch_tokens: of one call. query_target: see `QueryPace`.
     """
 
     def __init__(
