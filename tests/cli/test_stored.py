@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -131,7 +132,10 @@ def test_an_ingest_names_each_file_that_failed_or_was_skipped_and_runs_show_tell
 ) -> None:
     odd = tmp_path / "岸桥 [red].xyz"
     odd.write_text("x")
-    result = cli("ingest", str(odd), str(tmp_path / "missing.pdf"), "-k", "harbour")
+    report = tmp_path / "run.json"
+    result = cli("ingest", str(odd), str(tmp_path / "missing.pdf"), "-k", "harbour", "--report", str(report))
+    written = json.loads(report.read_text(encoding="utf-8"))
+    assert [problem["outcome"] for problem in written["problems"]] == ["skipped", "failed"]
     assert result.code == 1
     assert f"skipped {odd}: unsupported_document_type: There is no parser" in result.stdout
     assert f"failed {tmp_path / 'missing.pdf'}: " in result.stdout

@@ -111,7 +111,7 @@ def test_the_terminal_submits_by_the_same_way_and_a_job_can_be_stopped(
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("RAG_", "RAY_"))}
     command = [sys.executable, "-m", "rag_cluster.cli", "ingest", folder.name, "-k", folder.name, "--open", "--json"]
     done = subprocess.run(
-        [*command, "--address", dashboard],
+        [*command, "--report", "run.html", "--address", dashboard],
         env=environment | RAY_AUTH | {"RAG_DATA_DIR": str(settings.home)},
         cwd=folder.parent,
         capture_output=True,
@@ -122,6 +122,8 @@ def test_the_terminal_submits_by_the_same_way_and_a_job_can_be_stopped(
     assert done.returncode == 0 and printed["status"] == "SUCCEEDED", done.stdout + done.stderr
     assert printed["report"]["outcomes"]["ready"] == 2
     assert printed["report"]["knowledge_base"] == folder.name  # a name, although a folder is called so
+    page = (folder.parent / "run.html").read_text(encoding="utf-8")
+    assert "<svg" in page and "码头.md" in page, "written here, of what the job did there"
 
     with served(settings) as url, RagCluster(url, ray_address=dashboard, ray_token=TOKEN) as rag:
         job = rag.submit("serve", "--port", str(free_port()))
