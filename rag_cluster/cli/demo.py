@@ -113,7 +113,7 @@ def _generator(name: str | None, home: Path) -> dict[str, object]:
     model = prepare_smollm2(home / "models" / "smollm2-135m-instruct")
     # Its answers are short, and a CPU takes its time for them.
     limits = {"generator_context_tokens": 4096, "max_answer_tokens": 256}
-    seconds = {"request_timeout": 300.0, "first_token_timeout": 120.0}
+    seconds = {"request_timeout": 300.0, "first_token_timeout": 120.0, "model_load_timeout": 900.0}
     return {"generator": f"vllm:{model.path}", **limits, **seconds}
 
 
