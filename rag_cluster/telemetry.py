@@ -112,6 +112,11 @@ def configure_logging(level: str = "INFO") -> None:
     logger.propagate = False
 
 
+def log_level() -> str:
+    """The level of the package's lines in this process; INFO where nobody chose one."""
+    return logging.getLevelName(logging.getLogger("rag_cluster").level or logging.INFO)
+
+
 def new_trace_id() -> str:
     """A random 32-hex-digit id."""
     return uuid.uuid4().hex

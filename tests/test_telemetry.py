@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from rag_cluster import telemetry
+from rag_cluster.ingestion.run import RunContext
 from rag_cluster.telemetry import JsonFormatter, bound, trace_id
 
 
@@ -56,6 +57,14 @@ def test_threads_do_not_share_what_is_bound(log: tuple[logging.Logger, io.String
         thread.start()
         thread.join()
     assert "extra" not in lines(stream)[0]
+
+
+def test_the_level_that_somebody_chose_is_handed_on_to_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    logger = logging.getLogger("rag_cluster")
+    monkeypatch.setattr(logger, "level", logging.NOTSET)
+    assert RunContext("run", "base", "source", None).log_level == "INFO"
+    monkeypatch.setattr(logger, "level", logging.DEBUG)
+    assert RunContext("run", "base", "source", None).log_level == "DEBUG"
 
 
 def test_every_metric_says_what_it_counts() -> None:

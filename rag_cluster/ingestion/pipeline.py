@@ -248,7 +248,7 @@ class _Worker:
     would report the death of an actor instead of it."""
 
     def __init__(self, factory: Factory, context: RunContext) -> None:
-        configure_logging()
+        configure_logging(context.log_level)
         self._context = context
         self._error: Exception | None = None
         try:

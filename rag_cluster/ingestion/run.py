@@ -32,6 +32,7 @@ from rag_cluster.ingestion.rows import AwaitingRecognition, PartDone, Row, Stage
 from rag_cluster.ingestion.stage_times import StageSpan
 from rag_cluster.ingestion.sync import Sync
 from rag_cluster.ingestion.write_path import RetryPolicy, WritePath
+from rag_cluster.telemetry import log_level
 
 log = logging.getLogger("rag_cluster.ingestion")
 
@@ -121,6 +122,8 @@ class RunContext:
     strategy: str | None
     retry: RetryPolicy = RetryPolicy()
     """How an actor that starts during an outage meets it."""
+    log_level: str = field(default_factory=log_level)
+    """Of its workers: the driver's."""
 
 
 Stream = Callable[[Sequence[PlannedFile]], Iterator[Row]]
@@ -318,6 +321,7 @@ class Run:
 
     def _settle(self, receipt: Receipt) -> None:
         self.tally.add(receipt)
+        log.debug("%s: %s", receipt.outcome, receipt.uri, extra={"document_id": receipt.document_id})
         if receipt.outcome in ("failed", "skipped", "busy"):
             level = logging.ERROR if receipt.outcome == "failed" else logging.INFO
             fields = {name: getattr(receipt, name) for name in ("uri", "document_id", "stage", "error_type")}

@@ -22,7 +22,8 @@ def part(number: int, chunks: int) -> PreparedPart:
 
 
 def test_a_large_wave_is_cut_into_full_batches() -> None:
-    assert sizes([planned(n) for n in range(1000)]) == [16] * 62 + [8]
+    full = pipeline.BATCH_DOCUMENTS
+    assert sizes([planned(n) for n in range(10 * full + 3)]) == [full] * 10 + [3]
 
 
 def test_a_small_wave_gives_every_prepare_actor_something_to_do() -> None:
