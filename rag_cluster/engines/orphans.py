@@ -18,6 +18,7 @@ from collections.abc import Iterator
 import psutil
 
 VARIABLE = "RAG_CLUSTER_OWNER"
+START_SECONDS = 60.0
 _guards: list[subprocess.Popen[bytes]] = []
 """Held, since with them their pipes would be closed."""
 
@@ -27,15 +28,15 @@ def owned() -> Iterator[None]:
     """What this process starts inside the block, and what that starts, is killed soon after this process is gone."""
     token = uuid.uuid4().hex
     # Its end of the pipe is this process's alone: Python gives none of its descriptors to other children.
-    _guards.append(
-        subprocess.Popen(
-            [sys.executable, "-m", __name__, token],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+    guard = subprocess.Popen(
+        [sys.executable, "-m", __name__, token],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
     )
+    _guards.append(guard)
+    guard.wait(START_SECONDS)
     os.environ[VARIABLE] = token
     try:
         yield
@@ -55,6 +56,9 @@ def end(token: str) -> int:
 
 
 if __name__ == "__main__":
+    # Whoever waits here is nobody's child: a Ray worker that exits kills its own, but not what those have started.
+    if os.fork():
+        os._exit(0)
     sys.stdin.buffer.read()
     # Another round for what one of them started at the last moment.
     while end(sys.argv[1]):
