@@ -26,15 +26,27 @@ Samples = dict[tuple[str, ...], float]
 
 def scrape() -> Samples:
     """(name, labels ...) -> value over all workers, as Prometheus would find it on this node."""
-    port = ray.nodes()[0]["MetricsExportPort"]
-    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
-        text = answer.read().decode()
     found: Samples = defaultdict(float)
-    for name, labels, value in _SAMPLE.findall(text):
+    for name, labels, value in _SAMPLE.findall(_page()):
         given = dict(_LABEL.findall(labels))
         if "_bucket" not in name:
             found[name, *(given[label] for label in _OURS if label in given)] += float(value)
     return found
+
+
+def _page() -> str:
+    """The node's metrics; its agent starts a little after Ray."""
+    port = ray.nodes()[0]["MetricsExportPort"]
+    ends = time.monotonic() + PATIENCE
+    while True:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as answer:
+                text: str = answer.read().decode()
+                return text
+        except OSError:
+            if time.monotonic() > ends:
+                raise
+            time.sleep(0.5)
 
 
 def scraped_growth(before: Samples, wanted: dict[tuple[str, ...], float]) -> Samples:
