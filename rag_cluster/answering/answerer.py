@@ -7,24 +7,22 @@ import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 from rag_cluster.answering import prompts
 from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
-from rag_cluster.answering.citations import build_citations, check_claims
 from rag_cluster.answering.context import Context, CountTokens, build_context, estimate_tokens
-from rag_cluster.answering.language import question_language, refusal_text
-from rag_cluster.answering.marks import MarkFilter
+from rag_cluster.answering.generation import deltas, started
+from rag_cluster.answering.language import question_language
+from rag_cluster.answering.outcomes import Prepared, facts, finished, mark_filter, meta, refusal
 from rag_cluster.answering.records import Audited, AuditTrail
-from rag_cluster.answering.refusal import Assessment, assess
+from rag_cluster.answering.refusal import assess
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.answers import (
     Answer,
     AnswerEvent,
     AnswerEventKind,
     ChatEvidence,
-    Citation,
-    ContextSource,
     GenerationRequest,
 )
 from rag_cluster.domain.deadlines import Deadline, within
@@ -82,22 +80,6 @@ class AnswerLimits:
     max_question_chars: int = 8000
     temperature: float = 0.2
     max_answer_tokens: int = 1024
-
-
-@dataclass(frozen=True, slots=True)
-class _Prepared:
-    """A question with its evidence. request is None when the evidence does not suffice."""
-
-    run: RetrievalRun
-    assessment: Assessment
-    context: Context = Context((), "")
-    request: GenerationRequest | None = None
-    warnings: tuple[str, ...] = ()
-
-    @property
-    def sources(self) -> tuple[ContextSource, ...]:
-        """What the generator is given."""
-        return self.context.sources
 
 
 class Answerer:
@@ -282,22 +264,22 @@ class Answerer:
                 if session_id is not None:
                     await self._conversations.require_session(session_id, principal, knowledge_base_id)
                 prepared = await self._prepare(principal, knowledge_base_id, question, options, audited)
-            yield AnswerEvent(AnswerEventKind.META, _meta(prepared))
+            yield AnswerEvent(AnswerEventKind.META, meta(prepared))
             if prepared.request is None:
-                answer = self._refusal(question, prepared)
+                answer = refusal(question, prepared)
             else:
                 prepared, stream, first = await self._begin(prepared, prepared.request, deadline)
-                cleaner = _cleaner(prepared)
+                cleaner = mark_filter(prepared)
                 pieces: list[str] = []
-                async with aclosing(_deltas(stream, first, cleaner, deadline)) as deltas:
-                    async for delta in deltas:
+                async with aclosing(deltas(stream, first, cleaner, deadline)) as cleaned:
+                    async for delta in cleaned:
                         pieces.append(delta)
                         yield AnswerEvent(AnswerEventKind.DELTA, {"text": delta})
-                answer = _finished(question, "".join(pieces), prepared, cleaner)
+                answer = finished(question, "".join(pieces), prepared, cleaner)
                 for citation in answer.citations:
                     yield AnswerEvent(AnswerEventKind.CITATION, {"citation": citation})
             audited.outcome = "refused" if answer.refused else "answered"
-            audited.metadata.update(_facts(answer, prepared))
+            audited.metadata.update(facts(answer, prepared))
             answer = await self._keep(principal, knowledge_base_id, answer, session_id, deadline)
             kind = AnswerEventKind.REFUSE if answer.refused else AnswerEventKind.DONE
             yield AnswerEvent(kind, {"reason": answer.refusal_reason} if answer.refused else {}, answer)
@@ -317,16 +299,16 @@ class Answerer:
         question: str,
         options: RetrievalOptions,
         audited: Audited,
-    ) -> _Prepared:
+    ) -> Prepared:
         """Retrieve, then refuse or build the generator's request."""
         self._check(question)
         run = await self._retriever.retrieve(principal, knowledge_base_id, question, options)
         audited.run = run
         assessment = assess(run, self._calibration)
         if assessment.reason:
-            return _Prepared(run, assessment)
+            return Prepared(run, assessment)
         context = self._context(run)
-        return _Prepared(run, assessment, context, self._request(question, run, context))
+        return Prepared(run, assessment, context, self._request(question, run, context))
 
     def _request(self, question: str, run: RetrievalRun, context: Context) -> GenerationRequest:
         language = question_language(question)
@@ -342,19 +324,19 @@ class Answerer:
         )
 
     async def _begin(
-        self, prepared: _Prepared, request: GenerationRequest, deadline: Deadline | None
-    ) -> tuple[_Prepared, AsyncIterator[str], str | None]:
+        self, prepared: Prepared, request: GenerationRequest, deadline: Deadline | None
+    ) -> tuple[Prepared, AsyncIterator[str], str | None]:
         """The generator's stream and its first delta, with as many sources as the generator can read."""
         for _ in range(MAX_SHRINKS):
             try:
-                return prepared, *await _started(self._generator, request, deadline)
+                return prepared, *await started(self._generator, request, deadline)
             except ContextOverflowError as error:
                 prepared, request = self._shrunk(prepared, request, error)
-        return prepared, *await _started(self._generator, request, deadline)
+        return prepared, *await started(self._generator, request, deadline)
 
     def _shrunk(
-        self, prepared: _Prepared, request: GenerationRequest, error: ContextOverflowError
-    ) -> tuple[_Prepared, GenerationRequest]:
+        self, prepared: Prepared, request: GenerationRequest, error: ContextOverflowError
+    ) -> tuple[Prepared, GenerationRequest]:
         """With less context, by what the generator says of its limit. Raises the error when nothing would be left."""
         context = self._count_tokens(prepared.context.text)
         budget = context // 2
@@ -370,17 +352,6 @@ class Answerer:
         warning = f"the language model reads less than was found: {given} of {found} sources were given to it"
         request = self._request(request.question, prepared.run, fewer)
         return replace(prepared, context=fewer, request=request, warnings=(warning,)), request
-
-    def _refusal(self, question: str, prepared: _Prepared) -> Answer:
-        log.info("question refused", extra={"reason": prepared.assessment.reason})
-        return Answer(
-            question=question,
-            text=refusal_text(question),
-            refused=True,
-            results=prepared.run.results,
-            trace=prepared.run.trace,
-            refusal_reason=prepared.assessment.reason,
-        )
 
     async def _keep(
         self,
@@ -410,88 +381,3 @@ class Answerer:
             reason = error.type if isinstance(error, RagClusterError) else type(error).__name__
             return replace(answer, warnings=(*answer.warnings, f"the message was not stored: {reason}"))
         return replace(answer, message_id=told.id, session_id=asked.session_id)
-
-
-async def _started(
-    generator: Generator, request: GenerationRequest, deadline: Deadline | None
-) -> tuple[AsyncIterator[str], str | None]:
-    """A stream and its first delta, None where it says nothing."""
-    stream = generator.stream(request)
-    async with within(deadline):
-        return stream, await anext(stream, None)
-
-
-async def _deltas(
-    stream: AsyncIterator[str], first: str | None, cleaner: MarkFilter, deadline: Deadline | None
-) -> AsyncGenerator[str]:
-    """The generator's text without marks that stand for nothing. Closing this closes the generator's stream."""
-    try:
-        raw = first
-        while raw is not None:
-            if text := cleaner.feed(raw):
-                yield text
-            async with within(deadline):
-                raw = await anext(stream, None)
-        if text := cleaner.flush():
-            yield text
-    finally:
-        if isinstance(stream, AsyncGenerator):
-            await stream.aclose()
-
-
-def _cleaner(prepared: _Prepared) -> MarkFilter:
-    assets = frozenset(asset.id for source in prepared.sources for asset in source.result.assets)
-    language = prepared.request.language if prepared.request is not None else "en"
-    return MarkFilter(len(prepared.sources), assets, language)
-
-
-def _finished(question: str, text: str, prepared: _Prepared, cleaner: MarkFilter) -> Answer:
-    """The answer with its citations; a model that says it cannot tell has refused, and so has an empty text."""
-    text = text.strip()
-    refusal = refusal_text(question)
-    run = prepared.run
-    if not text or (refusal.rstrip(".。") in text and len(text) <= len(refusal) + 40):
-        reason = "the generator found no answer in the evidence"
-        return Answer(question, refusal, True, results=run.results, trace=run.trace, refusal_reason=reason)
-    removed = [f"removed mark {mark}" for mark in cleaner.removed]
-    warnings = [*prepared.warnings, *removed, *check_claims(text, prepared.sources)]
-    return Answer(
-        question=question,
-        text=text,
-        refused=False,
-        citations=build_citations(text, prepared.sources),
-        results=run.results,
-        trace=run.trace,
-        warnings=tuple(warnings),
-    )
-
-
-def _meta(prepared: _Prepared) -> dict[str, Any]:
-    """What is known before the first word: how much was found and what it was called."""
-    return {
-        "results": len(prepared.run.results),
-        "sources": [
-            {
-                "number": source.number,
-                "document_id": source.result.document_id,
-                "filename": source.result.filename,
-                "locator": source.result.locator.to_dict(),
-            }
-            for source in prepared.sources
-        ],
-        "degradations": list(prepared.run.trace.degradations),
-    }
-
-
-def _facts(answer: Answer, prepared: _Prepared) -> dict[str, Any]:
-    cited: tuple[Citation, ...] = answer.citations
-    assessment = prepared.assessment
-    return {
-        "answer": answer.text,
-        "citations": [{"number": one.number, "chunk_id": one.chunk_id, "quote": one.quote} for one in cited],
-        "refusal_reason": answer.refusal_reason,
-        "warnings": list(answer.warnings),
-        "strength": round(assessment.strength, 4) if prepared.run.results else None,
-        "coverage": round(assessment.best_coverage, 4),
-        "best_cosine": assessment.best_cosine,
-    }
