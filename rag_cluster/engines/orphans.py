@@ -12,13 +12,14 @@ import contextlib
 import os
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 
 import psutil
 
 VARIABLE = "RAG_CLUSTER_OWNER"
-START_SECONDS = 60.0
+START_SECONDS = 300.0
 _guards: list[subprocess.Popen[bytes]] = []
 """Held, since with them their pipes would be closed."""
 
@@ -62,4 +63,4 @@ if __name__ == "__main__":
     sys.stdin.buffer.read()
     # Another round for what one of them started at the last moment.
     while end(sys.argv[1]):
-        pass
+        time.sleep(0.2)
