@@ -11,17 +11,15 @@ from typing import Any
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.evaluation.datasets import Dataset, Question, SourceDocument, Span
 
-Item = tuple[int, Mapping[str, Any], Mapping[str, Any]]
-"""(number of the article, paragraph, question)."""
-
 
 def paragraphs(location: str) -> Dataset:
     """Every distinct paragraph is a document."""
     names: dict[str, str] = {}
     questions = []
-    for _, paragraph, item in _items(location):
+    for _, paragraph in _paragraphs(location):
         name = names.setdefault(paragraph["context"], f"{len(names):05d}.txt")
-        questions.append(Question(str(item["id"]), item["question"], (name,), _answers(item)))
+        for item in paragraph["qas"]:
+            questions.append(Question(str(item["id"]), item["question"], (name,), _answers(item)))
     documents = tuple(SourceDocument(name, text) for text, name in names.items())
     return Dataset(Path(location).name, documents, tuple(questions))
 
@@ -31,16 +29,17 @@ def articles(location: str) -> Dataset:
     texts: dict[str, str] = {}
     starts: dict[tuple[str, str], int] = {}
     questions = []
-    for number, paragraph, item in _items(location):
+    for number, paragraph in _paragraphs(location):
         name, context = f"{number:05d}.txt", paragraph["context"]
         if (name, context) not in starts:
             before = texts[name] + "\n\n" if name in texts else ""
             starts[name, context] = len(before)
             texts[name] = before + context
         start = starts[name, context]
-        found = {_sentence(context, answer) for answer in item["answers"]}
-        spans = tuple(Span(name, start + first, start + last) for first, last in sorted(found))
-        questions.append(Question(str(item["id"]), item["question"], (name,), _answers(item), spans))
+        for item in paragraph["qas"]:
+            found = {_sentence(context, answer) for answer in item["answers"]}
+            spans = tuple(Span(name, start + first, start + last) for first, last in sorted(found))
+            questions.append(Question(str(item["id"]), item["question"], (name,), _answers(item), spans))
     documents = tuple(SourceDocument(name, text) for name, text in texts.items())
     return Dataset(f"articles of {Path(location).name}", documents, tuple(questions))
 
@@ -70,12 +69,12 @@ def _pair(location: str) -> tuple[str, str]:
     return asked, held
 
 
-def _items(location: str) -> Iterator[Item]:
+def _paragraphs(location: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    """(number of the article, paragraph); one without questions is there for the others to be told from."""
     content = json.loads(Path(location).read_text(encoding="utf-8"))
     for number, article in enumerate(content["data"]):
         for paragraph in article["paragraphs"]:
-            for item in paragraph["qas"]:
-                yield number, paragraph, item
+            yield number, paragraph
 
 
 def _answers(item: Mapping[str, Any]) -> tuple[str, ...]:

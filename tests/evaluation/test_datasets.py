@@ -35,6 +35,15 @@ def test_a_paragraph_that_occurs_twice_is_one_document(tmp_path: Path) -> None:
     assert [(question.documents, question.answers) for question in dataset.questions] == [(("00000.txt",), ("P",))] * 2
 
 
+def test_a_paragraph_without_questions_is_there_to_be_told_from_the_others(tmp_path: Path) -> None:
+    path = write_squad(tmp_path / "set.json", "P", "Q")
+    content = json.loads(path.read_text())
+    content["data"][0]["paragraphs"][1]["qas"] = []
+    path.write_text(json.dumps(content))
+    dataset = load(f"squad:{path}")
+    assert [document.text for document in dataset.documents] == ["P", "Q"] and len(dataset.questions) == 1
+
+
 def test_an_article_is_one_document_and_the_answers_sentence_is_what_is_relevant(tmp_path: Path) -> None:
     path = write_squad(tmp_path / "set.json", "First one. The answer is P here. Last.", "Second P.", start=25)
     dataset = load(f"articles:{path}")
