@@ -18,7 +18,7 @@ def paragraphs(location: str) -> Dataset:
     questions = []
     for _, paragraph in _paragraphs(location):
         name = names.setdefault(paragraph["context"], f"{len(names):05d}.txt")
-        for item in paragraph["qas"]:
+        for item in _asked(paragraph):
             questions.append(Question(str(item["id"]), item["question"], (name,), _answers(item)))
     documents = tuple(SourceDocument(name, text) for text, name in names.items())
     return Dataset(Path(location).name, documents, tuple(questions))
@@ -36,7 +36,7 @@ def articles(location: str) -> Dataset:
             starts[name, context] = len(before)
             texts[name] = before + context
         start = starts[name, context]
-        for item in paragraph["qas"]:
+        for item in _asked(paragraph):
             found = {_sentence(context, answer) for answer in item["answers"]}
             spans = tuple(Span(name, start + first, start + last) for first, last in sorted(found))
             questions.append(Question(str(item["id"]), item["question"], (name,), _answers(item), spans))
@@ -75,6 +75,11 @@ def _paragraphs(location: str) -> Iterator[tuple[int, Mapping[str, Any]]]:
     for number, article in enumerate(content["data"]):
         for paragraph in article["paragraphs"]:
             yield number, paragraph
+
+
+def _asked(paragraph: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Its questions. CMRC 2018 has a blank one, which nobody can ask."""
+    return [item for item in paragraph["qas"] if item["question"].strip()]
 
 
 def _answers(item: Mapping[str, Any]) -> tuple[str, ...]:
