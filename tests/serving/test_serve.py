@@ -193,7 +193,7 @@ def test_over_capacity_is_429_in_the_documented_form_and_the_rest_is_served(
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
         answers = list(pool.map(ask, range(24)))
     refused = [answer for answer in answers if answer.status_code == 429]
-    assert {answer.status_code for answer in answers} == {429, 504}
+    assert refused and {answer.status_code for answer in answers} <= {200, 429, 504}
     for answer in refused:
         error = answer.json()["error"]
         assert (error["type"], answer.headers["retry-after"]) == ("overloaded", "1")
