@@ -15,12 +15,12 @@ from rag_cluster.benchmarks.kills import print_report, run_kills
 def test_whatever_is_killed_nothing_is_lost_doubled_or_failed_by_it() -> None:
     # A short path: Ray's and the stores' Unix sockets lie below it.
     with tempfile.TemporaryDirectory(prefix="kills-", ignore_cleanup_errors=True) as folder:
-        report = run_kills(Path(folder), documents=30, kills=6, seed=7)
+        report = run_kills(Path(folder), documents=18, kills=4, seed=7)
         left = [line for line in map(_command_line, psutil.process_iter()) if folder in line]
     print_report(report)
     assert report.clean
-    assert report.kills.total() >= 6
-    assert len(report.reference.failures) == 5 and report.reference.chunks.keys() == report.reference.index.keys()
+    assert report.kills.total() >= 4
+    assert len(report.reference.failures) == 3 and report.reference.chunks.keys() == report.reference.index.keys()
     assert left == []
 
 
