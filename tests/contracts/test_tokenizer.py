@@ -24,7 +24,7 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
 
 def test_blank_text_has_no_tokens_and_visible_text_has_some(tokenizer: Tokenizer) -> None:
     assert tokenizer.count("") == tokenizer.count(" \n\t") == 0
-    assert 1 <= tokenizer.count("word") <= 2
+    assert 1 <= tokenizer.count("word") <= len("word")  # a small vocabulary cuts it up
     assert 2 <= tokenizer.count("你好，世界。") <= 7
 
 
