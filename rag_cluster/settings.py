@@ -155,7 +155,7 @@ class Settings(BaseSettings):
     prepare_cpus: float = Field(0.5, ge=0)
     index_cpus: float = Field(0.5, ge=0)
     index_gpus: float = Field(0.0, ge=0, description="Of one index actor, which embeds; without it sees no GPU.")
-    index_batch_parts: int = Field(16, ge=1)
+    index_batch_parts: int = Field(48, ge=1)
     ingest_embedder: Literal["own", "serve"] = Field(
         "own", description="own: each index actor loads the model; serve: the running Serve application embeds."
     )

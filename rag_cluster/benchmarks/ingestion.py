@@ -50,9 +50,9 @@ class Part(StrEnum):
     CHUNKING = "chunking"
 
 
-def measure_embedder(folder: Path, documents: int, cpus: int, embedder: str) -> dict[str, Any]:
+def measure_embedder(folder: Path, documents: int, characters: int, cpus: int, embedder: str) -> dict[str, Any]:
     """Part `embedder`."""
-    inputs, warm_up = _drawn(folder, "embedded", documents, SMALL), _drawn(folder, "warm", WARM_UP, SMALL, seed=1)
+    inputs, warm_up = _drawn(folder, "embedded", documents, characters), _drawn(folder, "warm", WARM_UP, SMALL, seed=1)
     with data_directory() as data:
         order = Order(data, inputs, embedder=embedder, fake_index=False, cpus=cpus, warm_up=warm_up, bare=True)
         figures = run_order(order)
@@ -60,7 +60,8 @@ def measure_embedder(folder: Path, documents: int, cpus: int, embedder: str) -> 
     busy = sum(stage["seconds"] for stage in figures.stages if stage["stage"] == "embed") / figures.window_seconds
     ratio, by_cpu = figures.rate / bare, figures.bare_cpu_seconds / figures.cpu_seconds
     show(
-        f"Whole pipeline against bare {embedder}: {figures.documents} documents, {figures.chunks} chunks, {cpus} CPUs",
+        f"Whole pipeline against bare {embedder}: {figures.documents} documents of {characters:,} characters, "
+        f"{figures.chunks} chunks, {cpus} CPUs",
         ("", "chunks/s", "CPU s", ""),
         [
             ("pipeline, warm", f"{figures.rate:.1f}", f"{figures.cpu_seconds:.1f}", _outcomes(figures)),
@@ -228,6 +229,7 @@ def _facts(figures: Figures) -> dict[str, Any]:
 def run(
     part: Annotated[list[Part] | None, typer.Option(help="Measure only this; may be given several times.")] = None,
     documents: Annotated[int, typer.Option(min=10, help="Of the parts embedder and pipeline.")] = 300,
+    characters: Annotated[int, typer.Option(min=100, help="Of a document of the part embedder.")] = SMALL,
     many: Annotated[int, typer.Option(min=20, help="Small documents of the part memory.")] = 50_000,
     keys: Annotated[int, typer.Option(min=1, help="Of the part plan.")] = 1_000_000,
     quick: Annotated[bool, typer.Option("--quick", help="60, 2,000 and 50,000 instead, for a look.")] = False,
@@ -244,7 +246,7 @@ def run(
         measures: dict[Part, Callable[[], Any]] = {
             Part.CHUNKING: lambda: measure_chunking(rounds, embedder),
             Part.PIPELINE: lambda: measure_pipeline(folder, documents, cpus),
-            Part.EMBEDDER: lambda: measure_embedder(folder, documents, cpus, embedder),
+            Part.EMBEDDER: lambda: measure_embedder(folder, documents, characters, cpus, embedder),
             Part.PLAN: lambda: measure_plan(keys),
             Part.MEMORY: lambda: measure_memory(folder, many, cpus),
         }

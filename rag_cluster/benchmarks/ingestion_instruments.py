@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix, Tokenizer
 
 SAMPLE_SECONDS = 0.2
-SAMPLES_PER_SEARCH = 5
+SAMPLES_PER_SEARCH = 25
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class ProcessTimes:
     """CPU seconds of this process, everything that it started, and the servers of a data directory, by kind.
 
     Sampled, since actors end without their parent hearing of it: the last fifth of a second of each may be missing, and
-    a process that lives for less than a second.
+    a process that lives for less than five seconds.
     """
 
     def __init__(self, servers: Sequence[psutil.Process]) -> None:
