@@ -19,6 +19,7 @@ import psutil
 from rag_cluster.benchmarks.kills_corpus import PARSERS
 from rag_cluster.benchmarks.kills_state import EMBEDDER
 from rag_cluster.benchmarks.kills_targets import Killer, Target, family, living
+from rag_cluster.benchmarks.measure import tell
 from rag_cluster.ingestion.run import LOST_LEASES
 from rag_cluster.settings import Settings
 from rag_cluster.stores.embedded import EmbeddedStores
@@ -134,7 +135,14 @@ class Ingestion:
                 command, env=self.environment, cwd=self.home.parent, stdout=report, stderr=errors
             )
             kills = tuple(self._watch(process))
-        return RunResult(process.returncode, time.monotonic() - started, _last_object(out), kills, _tail(log))
+        result = RunResult(process.returncode, time.monotonic() - started, _last_object(out), kills, _tail(log))
+        self._tell(result)
+        return result
+
+    def _tell(self, result: RunResult) -> None:
+        done = f"{self.killer.kills.total()} of {self.wanted} kills" if self.killer else "undisturbed"
+        killed = f", killed: {', '.join(result.kills)}" if result.kills else ""
+        tell(f"{self.home.name}, run {len(self.runs) + 1}: {result.seconds:.0f} s{killed} ({done})")
 
     def _watch(self, process: subprocess.Popen[bytes]) -> Iterator[Target]:
         """Until the driver has ended: the kills. Each is of a kind that is drawn, a while after there is one of it."""

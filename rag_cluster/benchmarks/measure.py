@@ -58,6 +58,11 @@ def in_child(module: str, arguments: Sequence[str], timeout: float = CHILD_TIMEO
     return result
 
 
+def tell(line: str) -> None:
+    """How far a long measurement is: a line on standard error, with the time."""
+    print(f"{time.strftime('%H:%M:%S')} {line}", file=sys.stderr, flush=True)
+
+
 def show(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """A table on standard output; numbers to the right."""
     table = Table(title=title, title_justify="left", header_style="bold")
