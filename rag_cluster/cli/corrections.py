@@ -10,7 +10,7 @@ from rag_cluster.cli.options import Base, Cursor, Department, Json, SecurityLeve
 from rag_cluster.cli.output import command, confirm, emit, fail, say, table
 from rag_cluster.cli.receipts import show_receipt
 from rag_cluster.cli.session import services
-from rag_cluster.domain.access import LOCAL, AccessAttributes
+from rag_cluster.domain.access import LOCAL, stated_access
 from rag_cluster.domain.documents import SourceKind
 from rag_cluster.errors import NotFoundError
 
@@ -43,7 +43,7 @@ def add(
     if acl and open_:
         raise typer.BadParameter("give one of --acl and --open.")
     groups = tuple(acl) if acl else (() if open_ else None)
-    correction = Correction(question, answer, AccessAttributes(groups, department, security_level))
+    correction = Correction(question, answer, stated_access(groups, department, security_level))
     opened = services()
     base = opened.catalog.knowledge_base(knowledge_base)
     mounts = {opened.agents.find_agent(base.id, name).id: priority for name in agent or ()}

@@ -11,7 +11,7 @@ from rag_cluster.cli.options import Base, Cursor, Department, Json, SecurityLeve
 from rag_cluster.cli.output import command, confirm, emit, fail, say, table
 from rag_cluster.cli.receipts import show_receipt
 from rag_cluster.cli.session import services
-from rag_cluster.domain.access import LOCAL, AccessAttributes
+from rag_cluster.domain.access import LOCAL, stated_access
 from rag_cluster.domain.documents import DocumentStatus, JobStatus
 
 app = typer.Typer(help="Documents.", no_args_is_help=True)
@@ -107,7 +107,7 @@ def access(
     opened = services()
     opened.catalog.document(document_id, LOCAL)
     groups: tuple[str, ...] | None = None if inherit else tuple(acl or ())
-    document = opened.catalog.update_document(document_id, access=AccessAttributes(groups, department, security_level))
+    document = opened.catalog.update_document(document_id, access=stated_access(groups, department, security_level))
     opened.drain_outbox(document_id)
     if as_json:
         emit(DocumentResponse.of(document).model_dump(mode="json"))

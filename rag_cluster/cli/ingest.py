@@ -15,7 +15,7 @@ from rag_cluster.cli.options import Department, Json, Ocr, SecurityLevel, base_n
 from rag_cluster.cli.output import command, emit, err, fail, out
 from rag_cluster.cli.runs import save_report
 from rag_cluster.cli.session import services
-from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.domain.access import stated_access
 from rag_cluster.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
@@ -91,10 +91,10 @@ def ingest(
     if target and target.startswith(("http://", "https://")):
         _submit(target, settings, context, as_json, report)
         return
-    stated = bool(acl or open_ or department or security_level)
+    stated = bool(acl or open_ or department is not None or security_level)
     groups = tuple(acl) if acl else (() if open_ else None)
     options = IngestionOptions(
-        access=AccessAttributes(groups, department, security_level) if stated else None,
+        access=stated_access(groups, department, security_level) if stated else None,
         chunking_strategy=chunking,
         retry_failed=retry_failed,
         verify_content=verify_content,

@@ -10,7 +10,7 @@ from rag_cluster.cli.options import Cursor, Json, Yes, base_name
 from rag_cluster.cli.output import command, confirm, emit, fail, say, table
 from rag_cluster.cli.receipts import show_receipts
 from rag_cluster.cli.session import services
-from rag_cluster.domain.access import LOCAL
+from rag_cluster.domain.access import LOCAL, stated_access
 
 app = typer.Typer(help="Knowledge bases.", no_args_is_help=True)
 
@@ -24,7 +24,7 @@ Open = Annotated[bool, typer.Option("--open", help="Documents without acl are op
 def _acl(default_acl: list[str] | None, open_: bool, *, close: bool = False) -> tuple[str, ...] | None:
     if sum((bool(default_acl), open_, close)) > 1:
         raise typer.BadParameter("give one of --default-acl, --open and --close.")
-    return tuple(default_acl) if default_acl else (() if open_ else None)
+    return stated_access(default_acl or (() if open_ else None)).acl
 
 
 def _acl_text(acl: tuple[str, ...] | None) -> str:

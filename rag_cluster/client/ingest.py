@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.domain.access import stated_access
 from rag_cluster.errors import InvalidRequestError
 from rag_cluster.ingestion.listing import Patterns
 from rag_cluster.ingestion.run import IngestionOptions
@@ -43,14 +43,13 @@ class Ingestion:
             raise InvalidRequestError("Give files, folders, globs or s3:// prefixes, or a manifest.")
         if self.ocr is not None and self.ocr not in list(OcrMode):
             raise InvalidRequestError(f"ocr is one of {', '.join(OcrMode)}, not {self.ocr!r}.")
-        if not 0 <= self.security_level <= 9:
-            raise InvalidRequestError(f"security_level is 0 to 9, not {self.security_level}.")
+        stated_access(self.acl, self.department, self.security_level)
 
     def options(self, *, progress: bool) -> IngestionOptions:
         """For a run in this process."""
-        stated = self.acl is not None or self.department or self.security_level
+        stated = self.acl is not None or self.department is not None or self.security_level
         return IngestionOptions(
-            access=AccessAttributes(self.acl, self.department, self.security_level) if stated else None,
+            access=stated_access(self.acl, self.department, self.security_level) if stated else None,
             chunking_strategy=self.chunking,
             retry_failed=self.retry_failed,
             verify_content=self.verify_content,

@@ -7,10 +7,18 @@ closed: then only an unrestricted principal reads the document.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rag_cluster.domain.filters import Filter
+from rag_cluster.domain.plain_values import check_text
+from rag_cluster.errors import InvalidRequestError
+
+MAX_NAME = 200
+"""Characters of a group's or a department's name."""
+MAX_ACL_BYTES = 1800
+"""PostgreSQL's unique index on access attributes holds 2,704 bytes, of which a department may take 800."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +35,30 @@ class AccessAttributes:
             object.__setattr__(self, "acl", tuple(sorted(set(self.acl))))
         if not 0 <= self.security_level <= 9:
             raise ValueError(f"security_level must be 0-9, not {self.security_level}")
+
+
+def stated_access(
+    acl: Sequence[str] | None, department: str | None = None, security_level: int = 0
+) -> AccessAttributes:
+    """The attributes as a person states them, outside HTTP. InvalidRequestError for what no document can have, as the
+    empty name of a group: whoever wrote `--acl "$GROUP"` did not mean that nobody may read."""
+    groups = None if acl is None else [_name("a group", group) for group in acl]
+    if sum(len(group.encode()) + 8 for group in groups or ()) > MAX_ACL_BYTES:
+        raise InvalidRequestError(f"The groups together must not be longer than {MAX_ACL_BYTES:,} bytes.")
+    if not 0 <= security_level <= 9:
+        raise InvalidRequestError(f"security_level is 0 to 9, not {security_level}.")
+    named = None if department is None else _name("a department", department)
+    return AccessAttributes(None if groups is None else tuple(groups), named, security_level)
+
+
+def _name(what: str, text: str) -> str:
+    name = text.strip()
+    if not 1 <= len(name) <= MAX_NAME:
+        raise InvalidRequestError(f"The name of {what} has 1 to {MAX_NAME} characters, not {len(name)}.")
+    try:
+        return check_text(name)
+    except ValueError as error:
+        raise InvalidRequestError(f"The name of {what} {error}.") from None
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,8 +13,8 @@ from fastapi import Request, params
 from fastapi.dependencies.models import Dependant
 from starlette.exceptions import HTTPException
 
+from rag_cluster.domain.plain_values import check_text
 from rag_cluster.errors import InvalidRequestError
-from rag_cluster.serving.plain_values import check_text
 
 JSON_TYPE = "application/json"
 FORM_TYPE = "multipart/form-data"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -119,6 +121,20 @@ def test_csv_and_parquet_say_the_same_as_json_lines(folder: Path) -> None:
         {"uri": "a.pdf", "acl": [1]},
         {"uri": "a.pdf", "metadata": "not an object"},
         {"uri": "a.pdf", "chunking": 7},
+        {"uri": "a.pdf", "security_level": [1]},
+        {"uri": "a.pdf", "security_level": float("inf")},
+        {"uri": "a.pdf", "security_level": 1.5},
+        {"uri": "a.pdf", "security_level": 10**30},
+        {"uri": "a.pdf", "acl": "finance;"},
+        {"uri": "a.pdf", "acl": [" "]},
+        {"uri": "a.pdf", "acl": [f"{n} {'x' * 90}" for n in range(20)]},
+        {"uri": "a.pdf", "department": "a\0b"},
+        {"uri": "a\ud800.pdf"},
+        {"uri": "a\0.pdf"},
+        {"uri": ["a.pdf"]},
+        {"uri": "a.pdf", "metadata": {"x": float("nan")}},
+        {"uri": "a.pdf", "metadata": {"x": "\0"}},
+        {"uri": "a.pdf", "metadata": {"x": "y" * 70_000}},
     ],
 )
 def test_a_row_that_cannot_be_understood_is_a_problem_with_its_number_and_the_others_go_on(
@@ -135,7 +151,8 @@ def test_a_row_that_cannot_be_understood_is_a_problem_with_its_number_and_the_ot
         ("list.csv", "path\na.pdf\n"),
         ("list.csv", "uri,colour\na.pdf,red\n"),
         ("list.parquet", "no parquet"),
-        ("list.jsonl", '{"uri": "a.pdf"'),
+        ("list.csv", "uri,uri\na.pdf,b.pdf\n"),
+        ("list.csv", 'uri\n"a.pdf\n'),
         ("list.txt", "a.pdf"),
     ],
 )
@@ -143,6 +160,48 @@ def test_a_manifest_that_cannot_be_read_is_one_problem(folder: Path, name: str, 
     (folder / name).write_text(content)
     (problem,) = list_inputs(FsspecInputFiles(), [], [str(folder / name)])
     assert isinstance(problem, InputProblem) and problem.uri.endswith(name)
+
+
+@pytest.mark.parametrize("line", ["no json", '{"uri": "a.pdf"', '["a.pdf"]', '"a.pdf"', "[" * 100_000])
+def test_a_line_that_is_no_object_is_the_problem_of_its_row_alone(folder: Path, line: str) -> None:
+    (folder / "list.jsonl").write_text(f'{{"uri": "a.pdf"}}\n\n{line}\n{{"uri": "notes.md"}}\n')
+    first, problem, last = list_inputs(FsspecInputFiles(), [], [str(folder / "list.jsonl")])
+    assert isinstance(problem, InputProblem) and problem.uri.endswith("#2")
+    assert isinstance(first, SourceFile) and isinstance(last, SourceFile)
+
+
+def test_a_line_of_a_table_with_too_many_cells_is_a_problem_and_one_with_too_few_is_not(folder: Path) -> None:
+    (folder / "list.csv").write_text("uri,acl\na.pdf,finance,audit\nnotes.md\n")
+    problem, row = list_inputs(FsspecInputFiles(), [], [str(folder / "list.csv")])
+    assert isinstance(problem, InputProblem) and "more cells than columns" in problem.message
+    assert isinstance(row, SourceFile)
+
+
+def test_a_table_of_another_encoding_says_what_to_do(folder: Path) -> None:
+    (folder / "list.csv").write_text("uri,department\na.pdf,港口\n", encoding="gbk")
+    (problem,) = list_inputs(FsspecInputFiles(), [], [str(folder / "list.csv")])
+    assert isinstance(problem, InputProblem) and "UTF-8" in problem.message
+
+
+def test_a_frame_as_pandas_writes_it_is_a_manifest(folder: Path) -> None:
+    path = folder / "list.parquet"
+    rows = [
+        {"uri": "a.pdf", "security_level": 2.0, "metadata": {"day": date(2024, 5, 1), "price": Decimal("1.50")}},
+        {"uri": "notes.md", "security_level": None, "metadata": None, "__index_level_0__": 7},
+    ]
+    columns = ("uri", "security_level", "metadata", "__index_level_0__")
+    pq.write_table(pa.Table.from_pylist([{name: row.get(name) for name in columns} for row in rows]), path)
+    first, second = list_inputs(FsspecInputFiles(), [], [str(path)])
+    assert isinstance(first, SourceFile) and isinstance(second, SourceFile)
+    assert (first.access.security_level, first.metadata) == (2, {"day": "2024-05-01", "price": "1.50"})
+    assert (second.access, second.metadata) == (AccessAttributes(), {})
+
+
+def test_a_map_is_metadata_too(folder: Path) -> None:
+    metadata = pa.array([[("year", 2025)], []], pa.map_(pa.string(), pa.int64()))
+    pq.write_table(pa.table({"uri": ["a.pdf", "notes.md"], "metadata": metadata}), folder / "list.parquet")
+    rows = list_inputs(FsspecInputFiles(), [], [str(folder / "list.parquet")])
+    assert [row.metadata for row in rows if isinstance(row, SourceFile)] == [{"year": 2025}, {}]
 
 
 def test_a_missing_manifest_is_one_problem_and_the_inputs_are_listed(folder: Path) -> None:

@@ -18,6 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from rag_cluster.domain import ids, keys
 from rag_cluster.domain.documents import UPLOAD_SOURCE, DocumentStatus, IngestionJob, SourceKind
+from rag_cluster.domain.plain_values import check_plain
 from rag_cluster.domain.ports import UploadRequest
 from rag_cluster.errors import (
     DocumentTooLargeError,
@@ -29,7 +30,6 @@ from rag_cluster.errors import (
 from rag_cluster.parsing.detection import check_content
 from rag_cluster.serving.auth import Administrator, Caller, Services, administrator, principal
 from rag_cluster.serving.backend import Backend
-from rag_cluster.serving.plain_values import check_plain
 from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit, granted
 from rag_cluster.serving.schemas import (
     AccessModel,

@@ -7,15 +7,14 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
-from rag_cluster.serving.plain_values import check_metadata, check_plain
+from rag_cluster.domain.access import MAX_ACL_BYTES
+from rag_cluster.domain.plain_values import check_metadata, check_plain
 
 Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 Group = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
-MAX_ACL_BYTES = 1800
 
 
 def _indexable(acl: list[str]) -> list[str]:
-    """PostgreSQL's unique index on access attributes holds 2,704 bytes, of which a department may take 800."""
     if sum(len(group.encode()) + 8 for group in acl) > MAX_ACL_BYTES:
         raise ValueError(f"the groups together must not be longer than {MAX_ACL_BYTES:,} bytes")
     return acl

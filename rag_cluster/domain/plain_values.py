@@ -1,7 +1,7 @@
-"""What a request may carry at all, whatever its route: text that PostgreSQL keeps as it is, numbers that JSON has.
+"""What may be kept at all, whoever states it: text that PostgreSQL keeps as it is, numbers that JSON has.
 
 NUL, lone surrogates, NaN, infinities and numbers beyond 64 bits would be stored as something else than was sent, or
-fail in a store. They are refused here, once, for bodies and form fields.
+fail in a store. They are refused here, once, for requests, form fields and manifests.
 """
 
 from __future__ import annotations
