@@ -163,23 +163,25 @@ class RunLog:
 
 
 def read_log(folder: Path) -> RunLog:
-    """All stage files below a folder."""
-    entries = sorted(
-        (float(at), what, float(value), float(cpu))
-        for path in folder.glob("*.stages")
-        for at, what, value, cpu in (line.split() for line in path.read_text().splitlines())
-    )
+    """All stage files below a folder, a line at a time: they are read in the process whose memory is measured."""
     totals: dict[str, list[float]] = defaultdict(lambda: [0, 0.0, 0.0])
-    for _, what, value, cpu in entries:
-        if what != "+chunks":
-            total = totals[what]
-            total[0] += 1
-            total[1] += value
-            total[2] += cpu
-    written = [at for at, what, _, _ in entries if what == "+chunks"]
-    begun = next((at for at, what, _, _ in entries if what == "read"), 0.0)
+    begun, written = float("inf"), 0.0
+    for path in folder.glob("*.stages"):
+        with path.open() as lines:
+            for line in lines:
+                at, what, value, cpu = line.split()
+                if what == "+chunks":
+                    written = max(written, float(at))
+                    continue
+                if what == "read":
+                    begun = min(begun, float(at))
+                total = totals[what]
+                total[0] += 1
+                total[1] += float(value)
+                total[2] += float(cpu)
+    begun = begun if begun < float("inf") else 0.0
     stages = [StageTime(what, int(n), wall, cpu) for what, (n, wall, cpu) in totals.items()]
-    return RunLog(stages, begun, written[-1] if written else begun)
+    return RunLog(stages, begun, written or begun)
 
 
 class ProcessTimes:

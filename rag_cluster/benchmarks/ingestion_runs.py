@@ -68,7 +68,7 @@ class Figures:
     processes: dict[str, float] = field(default_factory=dict)
     """CPU seconds by kind of process, inside the window; of the whole run when nothing was to be done."""
     driver_peak: int = 0
-    """Bytes."""
+    """Bytes: the most that the driver's process alone ever occupied (VmHWM), warm-up included."""
     bare_seconds: float = 0.0
     bare_cpu_seconds: float = 0.0
 
@@ -122,6 +122,7 @@ def ingest(order: Order) -> Figures:
     started = time.time()
     with ProcessTimes(_servers(services)) as times:
         report, log = run(order.inputs)
+    driver_peak = peak_bytes()  # before the stage files are read, which no driver does
     seen = read_log(log)
     warm = (seen.begun, seen.ended) if seen.ended else (started, time.time())
     bare = _bare(order, services) if order.bare else (0.0, 0.0)
@@ -133,7 +134,7 @@ def ingest(order: Order) -> Figures:
         window_seconds=seen.ended - seen.begun,
         stages=[asdict(stage) for stage in seen.stages],
         processes=times.seconds(*warm),
-        driver_peak=peak_bytes(),
+        driver_peak=driver_peak,
         bare_seconds=bare[0],
         bare_cpu_seconds=bare[1],
     )
