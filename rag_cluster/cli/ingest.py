@@ -141,11 +141,14 @@ def _forecast(
     from rag_cluster.wiring import WritePathFactory
 
     write_path = WritePathFactory(settings)()
+    strategy = options.chunking_strategy
     try:
         base = write_path.catalog.knowledge_base(knowledge_base).id
+        strategy = strategy or write_path.catalog.source(base, options.source).default_chunking_strategy
     except NotFoundError:
-        base = str(uuid.UUID(int=0))  # to a base that is not there yet everything is new
-    found = forecast(write_path, base, inputs, options.plan(options.chunking_strategy), sample=sample)
+        base = str(uuid.UUID(int=0))  # to a base or a source that is not there yet everything is new
+    write_path.chunker(strategy)  # an unknown strategy is an error here as it is of a run
+    found = forecast(write_path, base, inputs, options.plan(strategy), sample=sample)
     if as_json:
         emit(found.to_dict())
     else:

@@ -21,7 +21,7 @@ from rag_cluster.domain.blocks import DocumentSource
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt
 from rag_cluster.errors import EmptyDocumentError, RagClusterError
 from rag_cluster.ingestion.plan import PlanOptions, plan
-from rag_cluster.ingestion.report import count_unsupported, unsupported_line
+from rag_cluster.ingestion.report import count_unsupported, readable, unsupported_line
 from rag_cluster.ingestion.write_path import WritePath
 
 EMBEDDED_CHUNKS = 64
@@ -116,7 +116,7 @@ class Forecast:
         if self.unsupported:
             console.print(unsupported_line(self.unsupported), markup=False, highlight=False, soft_wrap=True)
         for receipt in self.problems:
-            line = f"  {receipt.outcome} {receipt.uri}: {receipt.error_type}: {receipt.message}"
+            line = f"  {receipt.outcome} {readable(receipt.uri)}: {receipt.error_type}: {receipt.message}"
             console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
         if self.estimate is not None and self.sample is not None:
             console.print(self._estimate_table(self.estimate, self.sample))

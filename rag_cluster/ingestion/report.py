@@ -109,9 +109,8 @@ class IngestionReport:
             reason = ": ".join(filter(None, (receipt.error_type, receipt.message)))
             line = f"  {receipt.outcome} {readable(receipt.uri)}: {reason}"
             console.print(line, markup=False, emoji=False, highlight=False, soft_wrap=True)
-        if len(self.problems) > PRINTED_PROBLEMS:
-            line = f"  ... all of them: rag-cluster runs show {self.run_id}"
-            console.print(line, markup=False, highlight=False, soft_wrap=True)
+        more = "  ... all of them: " if len(self.problems) > PRINTED_PROBLEMS else ""
+        console.print(f"{more}rag-cluster runs show {self.run_id}", markup=False, highlight=False, soft_wrap=True)
 
     def to_table(self) -> Table:
         """Counts, for a terminal."""
@@ -126,6 +125,8 @@ class IngestionReport:
                 table.add_row(name, str(count), kinds)
         table.add_section()
         table.add_row("chunks", str(self.chunks), f"{self.embedded_chunks} embedded")
+        if self.duplicates:
+            table.add_row("duplicates", str(self.duplicates), "ready, with the same bytes as another document")
         if self.recognized:
             table.add_row("OCR", str(self.recognized), "pages and pictures recognised")
         table.add_row("bytes read", str(self.bytes_read), f"{self.seconds:.1f} s")

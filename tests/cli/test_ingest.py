@@ -32,6 +32,18 @@ def test_a_dry_run_knows_what_is_unchanged(cli: CommandLine, folder: Path) -> No
     assert counts == {".txt": 1, ".md": 0}
 
 
+def test_a_dry_run_counts_what_the_sources_own_chunking_would_redo(cli: CommandLine, folder: Path) -> None:
+    cli("kb", "create", "harbour", "--open")
+    ingest("harbour", folder / "draft.txt")
+    cli("sources", "update", "bulk", "-k", "harbour", "--chunking", "sentence")
+    assert cli("ingest", str(folder / "draft.txt"), "-k", "harbour", "--dry-run", "--json").json["to_do"] == 1
+
+
+def test_an_unknown_strategy_is_an_error_before_anything_is_listed(cli: CommandLine, folder: Path) -> None:
+    result = cli("ingest", str(folder), "-k", "new", "--chunking", "clever", "--dry-run", "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "invalid_setting")
+
+
 def test_patterns_and_manifests_decide_what_is_listed(cli: CommandLine, folder: Path) -> None:
     only = cli("ingest", str(folder), "-k", "new", "--dry-run", "--include", "*.md", "--json").json
     assert only["to_do"] == 1

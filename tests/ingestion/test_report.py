@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import re
 from dataclasses import replace
@@ -11,6 +12,7 @@ from xml.etree import ElementTree
 
 import pyarrow.parquet as pq
 import pytest
+from rich.console import Console
 
 from rag_cluster.domain.documents import Receipt, RunStatus
 from rag_cluster.errors import InvalidRequestError
@@ -52,6 +54,17 @@ class Page(HTMLParser):
 
     def handle_data(self, data: str) -> None:
         self.texts.append(data)
+
+
+def test_a_person_sees_the_run_to_ask_for_later_and_what_lies_there_twice() -> None:
+    tally = Tally()
+    tally.add(Receipt("file:///docs/copy.pdf", "d1", "ready", 1, duplicate_of="d0"))
+    run_id = "11111111-1111-1111-1111-111111111111"
+    console = Console(record=True, width=100, file=io.StringIO())
+    tally.report(run_id, "harbour", RunStatus.SUCCEEDED).print(console)
+    shown = console.export_text()
+    assert f"rag-cluster runs show {run_id}" in shown
+    assert re.search(r"duplicates\W+1\W", shown)
 
 
 def test_a_report_survives_json(report: IngestionReport) -> None:
