@@ -5,8 +5,8 @@ Parts, each against design section 9 (all of them when none is named with --part
     overhead   one client on 10,000 chunks in real Milvus Lite: this project in process and over HTTP, against a bare
                loop of the same embedder and store calls, in turns in the same run
     load       1, 8 and 32 clients over real HTTP: every request gets a result or a 429
-    large      20,000 queries on 100,000 chunks, the index replaced by recorded latencies: memory, and PostgreSQL's
-               statements by PostgreSQL's own clock
+    large      20,000 queries on 100,000 chunks, the index replaced by latencies that were recorded before in the same
+               run, in Milvus Lite on 20,000 of them: memory, and PostgreSQL's statements by PostgreSQL's own clock
 
 Stores are embedded ones in a temporary folder, Serve and its deployments run on a Ray of their own. No question comes
 twice, and the cache of questions is off.
@@ -18,7 +18,6 @@ import asyncio
 import json
 import logging
 import os
-import re
 import socket
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -29,10 +28,12 @@ from typing import Annotated, Any
 
 import typer
 
-from rag_cluster.benchmarks import query_measures
+from rag_cluster.benchmarks import query_large, query_measures
 from rag_cluster.benchmarks.measure import show
-from rag_cluster.benchmarks.query_corpus import Filled, fill
-from rag_cluster.benchmarks.query_measures import Level, LongRun, RecordedIndex, Timings, percentile
+from rag_cluster.benchmarks.query_corpus import fill
+from rag_cluster.benchmarks.query_large import Large
+from rag_cluster.benchmarks.query_measures import Level, Timings, percentile
+from rag_cluster.benchmarks.query_statements import SlowStatement, StatementClock
 from rag_cluster.settings import Settings
 from rag_cluster.wiring import Services, local_services
 
@@ -43,9 +44,6 @@ MOST_STATEMENT = 20
 MOST_GROWTH = 1.1
 CLIENTS = (1, 8, 32)
 ROUTES = ("/v1/retrieve", "/v1/answer")
-CONCURRENCY = 2
-"""Of the part large: more would make PostgreSQL's statements wait for a CPU, not for their rows."""
-_DURATION = re.compile(r"duration: ([0-9.]+) ms\s+(.{0,60})")
 
 
 class Part(StrEnum):
@@ -155,40 +153,36 @@ def _show_load(levels: Sequence[Level], chunks: int) -> list[dict[str, Any]]:
     ]
 
 
-def measure_large(chunks: int, queries: int) -> dict[str, Any]:
+def measure_large(chunks: int, queries: int, recorded: int) -> dict[str, Any]:
     """Part `large`."""
     with stores(embedder="hash:384") as services:
-        filled = fill(services, chunks, per_document=50, indexed=False)
-        with services.database.connection() as connection:
-            connection.execute(f"ALTER SYSTEM SET log_min_duration_statement = {MOST_STATEMENT}")
-            connection.execute("SELECT pg_reload_conf()")
-        log = Path(next(one.log for one in services.embedded.status().servers if one.name == "postgres"))
-        begin = log.stat().st_size
-        run = asyncio.run(_long_run(services, filled, queries))
-        slow = [(float(ms), text) for ms, text in _DURATION.findall(log.read_bytes()[begin:].decode(errors="replace"))]
-    return _show_large(run, slow, chunks)
+        return _show_large(query_large.measure(services, chunks, queries, recorded, MOST_STATEMENT / 1000), chunks)
 
 
-async def _long_run(services: Services, filled: Filled, queries: int) -> LongRun:
-    services.__dict__["index"] = RecordedIndex(filled.hits)  # in place of Milvus, which is not asked for
-    answerer = services.answerer(services.async_embedder)
-    try:
-        return await query_measures.long_run(answerer, filled.knowledge_base_id, queries, CONCURRENCY)
-    finally:
-        await services.database.aclose()
-
-
-def _show_large(run: LongRun, slow: list[tuple[float, str]], chunks: int) -> dict[str, Any]:
-    most = max((ms for ms, _ in slow), default=0.0)
+def _show_large(found: Large, chunks: int) -> dict[str, Any]:
+    run, recording = found.run, found.recording
+    own = [one for one in found.slow if one.own > MOST_STATEMENT]
     rows = [
-        ("queries/s", f"{len(run.seconds) / run.wall:,.0f}", f"{CONCURRENCY} at once"),
-        ("p50, p99 ms", f"{percentile(run.seconds, 0.5) * 1000:.1f}, {percentile(run.seconds, 0.99) * 1000:.1f}", ""),
+        ("queries/s", f"{len(run.seconds) / run.wall:,.0f}", f"{query_large.CLIENTS} at once"),
+        ("p50, p99 ms", _both(run.seconds), ""),
+        *(
+            (
+                f"{name}, recorded: p50, p99 ms",
+                " ".join(f"{percentile(values, at) * 1000:.1f}" for at in (0.5, 0.99)),
+                "",
+            )
+            for name, values in (("dense", recording.dense), ("BM25", recording.sparse))
+        ),
         ("memory, MiB", " ".join(f"{used / MIB:.0f}" for used in run.memory[:: max(1, len(run.memory) // 8)]), ""),
         ("memory, growth", f"x {run.growth:.3f}", _verdict(run.growth <= MOST_GROWTH, f"<= {MOST_GROWTH}")),
-        (f"statements over {MOST_STATEMENT} ms", str(len(slow)), _verdict(not slow, "none")),
-        *([("the slowest", f"{most:.0f} ms", max(slow)[1])] if slow else []),
+        (f"statements over {MOST_STATEMENT} ms", str(len(own)), _verdict(not own, "none")),
+        ("the same, with waiting for others", str(len(found.slow)), "by PostgreSQL's log"),
+        *((f"slowest: {_parts_of(one)}", one.text[:40], "") for one in found.slow[:3]),
     ]
-    title = f"{len(run.seconds):,} queries on {chunks:,} chunks, index latencies recorded {_load()}"
+    title = (
+        f"{len(run.seconds):,} queries on {chunks:,} chunks {_load()}\nIndex latencies: replayed from "
+        f"{len(recording.dense)} searches of each kind, in this run, in Milvus Lite on {recording.rows:,} chunks"
+    )
     show(title, ("", "value", ""), rows)
     return {
         "queries_per_second": len(run.seconds) / run.wall,
@@ -196,9 +190,48 @@ def _show_large(run: LongRun, slow: list[tuple[float, str]], chunks: int) -> dic
         "p99_ms": percentile(run.seconds, 0.99) * 1000,
         "memory_growth": run.growth,
         "memory_bytes": run.memory,
-        "slow_statements": len(slow),
-        "slowest_ms": most,
+        "recorded": {"chunks": recording.rows, "dense_s": recording.dense, "sparse_s": recording.sparse},
+        "slow_statements": len(own),
+        "slow_with_waiting": len(found.slow),
+        "slowest_own_ms": max((one.own for one in found.slow), default=0.0),
+        "statements": _show_statements(found.clock),
+        "ok": run.growth <= MOST_GROWTH and not own,
     }
+
+
+def _parts_of(one: SlowStatement) -> str:
+    rest = one.own - one.computed
+    return f"{one.computed:.0f} CPU + {rest:.0f} disk, locks | {one.waited:.0f} no CPU + {one.unread:.0f} not read"
+
+
+def _both(seconds: Sequence[float]) -> str:
+    return ", ".join(f"{percentile(seconds, share) * 1000:.1f}" for share in (0.5, 0.99))
+
+
+def _show_statements(clock: StatementClock) -> list[dict[str, Any]]:
+    found = [
+        {"statement": text, "calls": len(kind.elapsed)}
+        | {
+            f"{name}_{label}_ms": percentile(values, share) * 1000
+            for name, values in (("elapsed", kind.elapsed), ("computed", kind.computed), ("waited", kind.waited))
+            for label, share in (("p50", 0.5), ("p99", 0.99), ("max", 1.0))
+        }
+        for text, kind in sorted(clock.kinds.items())
+    ]
+    rows = [
+        (
+            str(one["statement"])[:44],
+            f"{one['calls']:,}",
+            *(
+                " ".join(f"{one[f'{name}_{label}_ms']:.1f}" for label in ("p50", "p99", "max"))
+                for name in ("computed", "waited", "elapsed")
+            ),
+        )
+        for one in found
+    ]
+    title = "PostgreSQL's statements, ms: p50 p99 max"
+    show(title, ("", "calls", "on a CPU", "waiting for one", "until it was here"), rows)
+    return found
 
 
 def _free_port() -> int:
@@ -223,6 +256,9 @@ def run(
     seconds: Annotated[float, typer.Option(min=0.5, help="Of each level of the part load.")] = 20.0,
     large_chunks: Annotated[int, typer.Option(min=100, help="Of the part large.")] = 100_000,
     large_queries: Annotated[int, typer.Option(min=20, help="Of the part large.")] = 20_000,
+    recorded_chunks: Annotated[
+        int, typer.Option(min=100, help="Of the part large, in Milvus Lite while its latencies are recorded.")
+    ] = 20_000,
     quick: Annotated[bool, typer.Option("--quick", help="2,000 chunks and little time, for a look.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Also print one JSON object as the last line.")] = False,
 ) -> None:
@@ -235,7 +271,7 @@ def run(
     if {Part.OVERHEAD, Part.LOAD} & set(chosen):
         results |= measure_served(chosen, chunks, queries, seconds)
     if Part.LARGE in chosen:
-        results[Part.LARGE.value] = measure_large(large_chunks, large_queries)
+        results[Part.LARGE.value] = measure_large(large_chunks, large_queries, min(recorded_chunks, large_chunks))
     if as_json:
         print(json.dumps(results))
 

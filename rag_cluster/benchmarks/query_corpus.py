@@ -66,12 +66,15 @@ class Drawer:
         return f"What about {number}: {' '.join(words[start : start + 7])}?"
 
 
-def fill(services: Services, chunks: int, *, per_document: int, characters: int = 700, indexed: bool = True) -> Filled:
-    """Write so many chunks of documents that everybody reads. indexed: into Milvus, too."""
+def fill(
+    services: Services, chunks: int, *, per_document: int, characters: int = 700, indexed: int | None = None
+) -> Filled:
+    """Write so many chunks of documents that everybody reads. indexed: so many into Milvus too; None: all."""
+    most = chunks if indexed is None else indexed
     base = services.catalog.create_knowledge_base("benchmark", default_acl=())
     embedder = services.embedder
     record = services.catalog.ensure_index(embedder.fingerprint, embedder.dimension)
-    if indexed:
+    if most:
         services.index.ensure(record)
     source = services.catalog.ensure_source(base.id, SourceKind.BULK, "bulk").id
     drawer, vectors = Drawer(7), np.random.default_rng(7)
@@ -79,14 +82,14 @@ def fill(services: Services, chunks: int, *, per_document: int, characters: int 
     for numbers in _batches(chunks // per_document):
         written = [_registered(services, base.id, source, drawer, n, per_document, characters) for n in numbers]
         facts = services.ledger.begin_index([claim for claim, _ in written])
-        if indexed:
+        if len(hits) < most:
             rows = [IndexRow(chunk, *facts[chunk.document_id]) for _, part in written for chunk in part.chunks]
             matrix = vectors.standard_normal((len(rows), embedder.dimension), dtype=np.float32)
             matrix /= np.linalg.norm(matrix, axis=1, keepdims=True)
             services.index.upsert(record.collection, rows, matrix)
         services.ledger.complete_parts(written, index_id=record.id)
         hits += [Hit(chunk.id, chunk.document_id, 1, 0.0) for _, part in written for chunk in part.chunks]
-    if indexed:
+    if most:
         services.index.flush(record.collection)
     with services.database.connection() as connection:
         connection.execute("VACUUM ANALYZE")  # as autovacuum does within minutes

@@ -1,9 +1,8 @@
-"""What the query benchmark measures: a bare loop, the same through this project, clients over HTTP, and a long run."""
+"""What the query benchmark measures: a bare loop, the same through this project, and clients over HTTP."""
 
 from __future__ import annotations
 
 import asyncio
-import random
 import statistics
 import time
 from collections import Counter, defaultdict
@@ -12,13 +11,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import psutil
 
-from rag_cluster.answering.answerer import Answerer
 from rag_cluster.benchmarks.query_corpus import Drawer, Filled
 from rag_cluster.domain.access import LOCAL, AccessFilter
 from rag_cluster.domain.retrieval import Hit, RetrievalOptions
-from rag_cluster.stores.fakes import MemoryChunkIndex
 from rag_cluster.wiring import Services
 
 if TYPE_CHECKING:
@@ -162,62 +158,3 @@ async def load(endpoint: str, knowledge_base_id: str, route: str, clients: int, 
                 group.create_task(ask())
         wall = time.perf_counter() - started
     return Level(route, clients, taken, dict(statuses), wall)
-
-
-class RecordedIndex(MemoryChunkIndex):
-    """A `ChunkIndex` that answers as late as Milvus Lite did, with chunks at random."""
-
-    MILLISECONDS = (4.1, 4.4, 4.6, 4.9, 5.2, 5.6, 6.1, 6.8, 8.0, 12.5)
-    """Deciles of a server's answers (HNSW and BM25 on 100,000 rows); Milvus Lite, without an index, takes longer."""
-
-    def __init__(self, hits: Sequence[Hit], seed: int = 5) -> None:
-        super().__init__()
-        self._hits = hits
-        self._random = random.Random(seed)  # noqa: S311 - a load, not a secret
-
-    async def search_dense(
-        self, collection: str, vector: Sequence[float], access: AccessFilter, limit: int
-    ) -> list[Hit]:
-        """As many hits as asked for."""
-        await asyncio.sleep(self._random.choice(self.MILLISECONDS) / 1000)
-        return self._random.sample(self._hits, limit)
-
-    async def search_sparse(self, collection: str, text: str, access: AccessFilter, limit: int) -> list[Hit]:
-        """Likewise."""
-        return await self.search_dense(collection, (), access, limit)
-
-
-@dataclass(slots=True)
-class LongRun:
-    """Resident bytes of this process after every so many queries, and seconds of each query."""
-
-    memory: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
-    wall: float = 0.0
-
-    @property
-    def growth(self) -> float:
-        """The last memory over that after a tenth of the queries, when everything is loaded and every cache is full."""
-        return self.memory[-1] / self.memory[max(0, len(self.memory) // 10 - 1)]
-
-
-async def long_run(answerer: Answerer, knowledge_base_id: str, queries: int, concurrency: int) -> LongRun:
-    """So many queries, so many at once, each with its audit row."""
-    run, drawer, own = LongRun(), Drawer(13), psutil.Process()
-    numbers = iter(range(queries))
-    every = max(1, queries // 20)
-
-    async def ask() -> None:
-        for number in numbers:
-            began = time.perf_counter()
-            await answerer.retrieve(LOCAL, knowledge_base_id, drawer.question(number), OPTIONS)
-            run.seconds.append(time.perf_counter() - began)
-            if len(run.seconds) % every == 0:
-                run.memory.append(own.memory_info().rss)
-
-    started = time.perf_counter()
-    async with asyncio.TaskGroup() as group:
-        for _ in range(concurrency):
-            group.create_task(ask())
-    run.wall = time.perf_counter() - started
-    return run

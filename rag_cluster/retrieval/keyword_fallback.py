@@ -31,8 +31,8 @@ LEAST_OF_MANY = 2
 MAX_KEYWORDS = 12
 _SPARE = 8
 """So many times more hits than places: the second check, and what is there already, take some."""
-_RECALLED = 1000
-"""Chunks of a large scope that are looked at."""
+MOST_READ = 500
+"""Chunks whose text is looked at: as many as PostgreSQL matches within some milliseconds."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,8 +74,8 @@ async def fill(
 ) -> list[Candidate]:
     """Candidates for the free places, most keywords first, none of the chunks shown already; [] when it cannot be.
 
-    A question that is not keyword-like looks for nothing, nor does one without free places. Of a scope that is too
-    large for reading every chunk, only chunks that BM25 finds by the keywords are looked at.
+    A question that is not keyword-like looks for nothing, nor does one without free places. Of a scope with more chunks
+    than are read, only those that BM25 finds first by the keywords are looked at.
     """
     wanted = keyword_like(query) if places > 0 else None
     if search is None:
@@ -88,8 +88,9 @@ async def fill(
             async with asyncio.timeout(seconds):
                 limit = len(shown) + places * _SPARE
                 among = None
-                if access.document_ids is None:  # more than are pushed down
-                    among = [hit.chunk_id for hit in await recall(" ".join(wanted.words), _RECALLED)]
+                # Without a list there are more documents than are pushed down.
+                if access.document_ids is None or await search.exceeds(access, MOST_READ):
+                    among = [hit.chunk_id for hit in await recall(" ".join(wanted.words), MOST_READ)]
                 hits = await search.keyword_hits(access, wanted.words, least=wanted.least, limit=limit, among=among)
                 await check.admit(hits)
         except TimeoutError:

@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 
 from rag_cluster.benchmarks.query_corpus import CHILDREN, Drawer, fill
-from rag_cluster.benchmarks.query_measures import BareLoop, Level, LongRun, RecordedIndex, Timings, long_run, percentile
+from rag_cluster.benchmarks.query_large import LongRun, RecordedIndex, keyword_run, long_run, record
+from rag_cluster.benchmarks.query_measures import BareLoop, Level, Timings, percentile
+from rag_cluster.benchmarks.query_statements import Call, StatementClock, TimedDatabase
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.settings import Settings
 from rag_cluster.stores.embedded import EmbeddedStores
@@ -31,14 +33,42 @@ async def test_the_bare_loop_and_the_long_run_find_what_was_filled(services: Ser
     answerer = services.answerer(services.async_embedder)
     found = await answerer.retrieve(LOCAL, filled.knowledge_base_id, Drawer(1).question(2))
     assert len(found.results) == 5 and found.results[0].content.count("\n\n") == CHILDREN - 1
-    services.__dict__["index"] = RecordedIndex(filled.hits)
-    run = await long_run(services.answerer(services.async_embedder), filled.knowledge_base_id, 40, 4)
+    recording = await record(services, filled, 80, searches=10)
+    assert (len(recording.dense), len(recording.sparse)) == (10, 10) and min(recording.dense) > 0
+    clock = StatementClock(limit=0.0)
+    replaying = Services(services.settings)
+    replaying.__dict__["database"] = TimedDatabase(services.database.dsn, clock)
+    replaying.__dict__["index"] = RecordedIndex(filled.hits, recording)
+    run = await long_run(replaying.answerer(replaying.async_embedder), filled.knowledge_base_id, 40, 4)
     assert len(run.seconds) == 40 and len(run.memory) == 20 and run.wall > 0
+    await keyword_run(replaying, filled, 2)
+    await replaying.database.aclose()
+    assert sorted(len(kind.elapsed) for kind in clock.kinds.values()) == [2, 2, 40, 40, 41]
     with services.database.connection() as connection:
         (row,) = connection.execute("SELECT count(*) AS rows FROM retrieval_records").fetchall()
     assert row["rows"] == 41
     await services.database.aclose()
     services.database.close()
+
+
+def test_of_a_slow_statement_what_others_made_it_wait_is_told_apart() -> None:
+    clock = StatementClock(limit=0.02)
+    clock.keep("SELECT  1", Call(7, 100.0, 100.01, 0.001, 0.0, 0.0))
+    clock.keep("SELECT  1", Call(7, 100.02, 100.09, 0.004, 0.05, 0.002))
+    log = """100.005 [7] LOG:  duration: 30.0 ms  execute <unnamed>:
+SELECT 2
+100.085 [7] LOG:  duration: 21.5 ms  bind _pg3_0:
+        SELECT 1, ':'
+100.089 [7] LOG:  duration: 40.5 ms  execute _pg3_0: SELECT 1, ':'
+100.089 [8] LOG:  duration: 25.0 ms  statement: VACUUM
+100.090 [7] LOG:  checkpoint starting: time
+"""
+    other, vacuum, called = clock.slow(log)
+    assert (other.text, other.own, vacuum.text, vacuum.own) == ("SELECT 2", 30, "VACUUM", 25)
+    assert called.text == "SELECT 1, ':'" and called.total == 62
+    figures = (called.computed, called.waited, called.unread, called.own)
+    assert [round(figure, 6) for figure in figures] == [4, 50, 2, 10]
+    assert [len(kind.elapsed) for kind in clock.kinds.values()] == [2]
 
 
 def test_no_question_comes_twice() -> None:

@@ -46,6 +46,12 @@ async def found(search: ChunkSearch, access: AccessFilter, *keywords: str, least
         ("model 4.0", "4.0", True),
         ("model 450", "4.0", False),
         ("model 1450", "45", False),
+        ("ÉCLUSE de Caen", "écluse", True),
+        ("écluse de Caen", "ÉCLUSE", True),
+        ("КРАН и груз", "кран", True),
+        ("ΣΙΓΜΑ", "σιγμα", True),
+        ("snake_case", "snake_case", True),
+        ("snakeXcase", "snake_case", False),
     ],
 )
 async def test_a_keyword_is_found_as_a_word_of_its_own(
@@ -77,6 +83,14 @@ async def test_with_a_list_only_its_chunks_are_looked_at(search: ChunkSearch, in
     assert [hit.chunk_id for hit in among] == [first.chunk_id]
     assert await search.keyword_hits(everywhere, ["materials"], least=2, limit=10, among=[first.chunk_id]) == []
     assert await search.keyword_hits(everywhere, ["hazardous"], least=1, limit=10, among=[]) == []
+
+
+async def test_it_is_told_whether_a_scope_has_more_chunks(search: ChunkSearch, ingest: Ingest) -> None:
+    one = ingest.ready(listed("file:///1"), text="hazardous").document_id
+    two = ingest.ready(listed("file:///2"), text="hazardous").document_id
+    assert [await search.exceeds(scope(ingest, one, two), chunks) for chunks in (0, 3, 4)] == [True, True, False]
+    assert not await search.exceeds(scope(ingest, one, pushed=True), 2)
+    assert not await search.exceeds(AccessFilter(ingest.knowledge_base_id, ()), 0)
 
 
 async def test_only_published_documents_of_the_scope_are_searched(search: ChunkSearch, ingest: Ingest) -> None:

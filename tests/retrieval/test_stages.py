@@ -45,6 +45,7 @@ class MemoryChunkSearch:
     error: Exception | None = None
     delay: float = 0.0
     calls: int = 0
+    most: int = 10**9
     among: list[Sequence[str] | None] = field(default_factory=list)
 
     async def keyword_hits(
@@ -67,6 +68,9 @@ class MemoryChunkSearch:
             if held >= least and (among is None or row.chunk.id in among):
                 hits.append(Hit(row.chunk.id, row.chunk.document_id, row.chunk.version, float(held)))
         return sorted(hits, key=lambda hit: -hit.score)[:limit]
+
+    async def exceeds(self, access: AccessFilter, chunks: int) -> bool:
+        return len(self.library.evidence.rows_by_id) > min(chunks, self.most)
 
     async def located(self, *_: object, **__: object) -> list[Located]:
         raise NotImplementedError
@@ -266,11 +270,13 @@ async def test_a_failing_fallback_keeps_what_was_found(library: Library, fault: 
     assert f"keyword_fallback: {reason}" in run.trace.degradations
 
 
-@pytest.mark.parametrize("large", [False, True])
-async def test_of_a_scope_with_very_many_documents_only_what_bm25_finds_is_read(library: Library, large: bool) -> None:
-    search = MemoryChunkSearch(library)
+@pytest.mark.parametrize(("documents_named", "most", "large"), [(True, 99, False), (False, 99, True), (True, 1, True)])
+async def test_of_a_scope_with_very_many_documents_or_chunks_only_what_bm25_finds_is_read(
+    library: Library, documents_named: bool, most: int, large: bool
+) -> None:
+    search = MemoryChunkSearch(library, most=most)
     library.evidence.document_ids = (
-        None if large else tuple({row.chunk.document_id for row in library.evidence.rows_by_id.values()})
+        tuple({row.chunk.document_id for row in library.evidence.rows_by_id.values()}) if documents_named else None
     )
     run = await retrieve(library, "hazardous", {"search": search}, keyword_fallback=True, score_threshold=0.99)
     assert documents(run) == ["goods"] and run.results[0].retrieval_mode == "keyword_fallback"

@@ -53,8 +53,12 @@ class ChunkSearch(Protocol):
         """Published chunks of the scope that hold at least so many of the keywords, most first; score: how many.
 
         A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case does not matter.
-        among: chunk ids; None reads every chunk of the scope.
+        among: chunk ids; None reads every chunk of the scope, which is slow where it `exceeds` some hundreds.
         """
+        ...
+
+    async def exceeds(self, access: AccessFilter, chunks: int) -> bool:
+        """Whether the scope's published chunks are more than so many. Counts no further."""
         ...
 
     async def located(

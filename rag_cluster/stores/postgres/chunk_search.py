@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,22 +14,54 @@ from rag_cluster.stores.postgres.access import READABLE_DOCUMENTS, principal_val
 from rag_cluster.stores.postgres.adapters import known_uuid, known_uuids
 from rag_cluster.stores.postgres.database import Database
 
-# Metadata is left to the second check, which every hit passes anyway. Few rows pass the first pattern, which knows no
-# word boundaries: only these are counted. With a list, its chunks are taken by their keys before anything is joined.
-_KEYWORD_HITS = """
-WITH c AS NOT MATERIALIZED (SELECT * FROM chunks {among})
+# Published documents of the scope, taken by their keys wherever they are named.
+_DOCUMENTS = """
+documents AS MATERIALIZED (
+  SELECT d.id, d.published_version FROM documents d
+  WHERE d.knowledge_base_id = %(knowledge_base)s AND d.published_version IS NOT NULL AND d.deleted_at IS NULL
+    AND d.access_key = ANY(%(keys)s::bigint[])
+    AND (%(sources)s::uuid[] IS NULL OR d.source_id = ANY(%(sources)s::uuid[])) {named})"""
+_OF_THE_CHUNKS = "d.id = ANY(ARRAY(SELECT document_id FROM listed))"
+_NAMED = "d.id = ANY(%(documents)s::uuid[])"
+_COLUMNS = "c.id, c.document_id, c.version, c.index, c.content"
+_JOINED = "c ON c.document_id = d.id AND c.version = d.published_version"
+
+# Metadata is left to the second check, which every hit passes anyway. Few chunks pass the first pattern, which knows no
+# word boundaries: only in these words are counted. Texts are matched in the collation "C", four times as fast: that
+# knows the cases of ASCII letters only, so patterns name both of any other letter.
+_MATCHED = """
 SELECT c.id, c.document_id, c.version, w.held
-FROM documents d
-JOIN c ON c.document_id = d.id AND c.version = d.published_version
-CROSS JOIN LATERAL (SELECT count(*) AS held FROM unnest(%(patterns)s::text[]) p WHERE c.content ~* p) w
-WHERE d.knowledge_base_id = %(knowledge_base)s AND d.published_version IS NOT NULL AND d.deleted_at IS NULL
-  AND d.access_key = ANY(%(keys)s::bigint[])
-  AND (%(sources)s::uuid[] IS NULL OR d.source_id = ANY(%(sources)s::uuid[]))
-  AND (%(documents)s::uuid[] IS NULL OR d.id = ANY(%(documents)s::uuid[]))
-  AND c.content ~* %(any)s AND w.held >= %(least)s
+FROM c CROSS JOIN LATERAL (
+  SELECT count(*) AS held FROM unnest(%(patterns)s::text[]) p WHERE c.content COLLATE "C" ~* p) w
+WHERE c.content COLLATE "C" ~* %(any)s AND w.held >= %(least)s
 ORDER BY w.held DESC, c.document_id, c.index LIMIT %(limit)s"""
-_EVERYWHERE = _KEYWORD_HITS.format(among="")
-_AMONG = _KEYWORD_HITS.format(among="WHERE id = ANY(%(among)s::uuid[])").replace("NOT MATERIALIZED", "MATERIALIZED")
+
+
+def _among(access: AccessFilter) -> str:
+    """Hits among listed chunks."""
+    named = "" if access.document_ids is None else f"AND {_NAMED}"
+    return f"""
+WITH listed AS MATERIALIZED (SELECT {_COLUMNS} FROM chunks c WHERE c.id = ANY(%(among)s::uuid[])),
+{_DOCUMENTS.format(named=f"AND {_OF_THE_CHUNKS} {named}")},
+c AS MATERIALIZED (SELECT {_COLUMNS} FROM documents d JOIN listed {_JOINED})
+{_MATCHED}"""  # noqa: S608
+
+
+def _everywhere(access: AccessFilter) -> str:
+    """Hits among all chunks of the scope."""
+    return f"""
+WITH {_DOCUMENTS.format(named="" if access.document_ids is None else f"AND {_NAMED}")},
+c AS MATERIALIZED (SELECT {_COLUMNS} FROM documents d JOIN chunks {_JOINED})
+{_MATCHED}"""  # noqa: S608
+
+
+def _more(access: AccessFilter) -> str:
+    """Whether the scope has more chunks than so many."""
+    return f"""
+WITH {_DOCUMENTS.format(named="" if access.document_ids is None else f"AND {_NAMED}")}
+SELECT count(*) > %(chunks)s AS more
+FROM (SELECT 1 FROM documents d JOIN chunks {_JOINED} LIMIT %(chunks)s + 1) c"""  # noqa: S608
+
 
 # The version whose chunks are meant is the published one, else the newest: explain tells why nobody sees it.
 _SHOWN = """c.document_id = d.id AND c.version = coalesce(d.published_version, n.version)"""
@@ -65,26 +96,30 @@ class PostgresChunkSearch:
         """Published chunks of the scope that hold at least so many of the keywords, most first; score: how many.
 
         A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case does not matter.
-        among: chunk ids; None reads every chunk of the scope: callers bound its time.
+        among: chunk ids; None reads every chunk of the scope, which is slow where it `exceeds` some hundreds.
         """
         if access.empty or not keywords or limit < 1 or (among is not None and not among):
             return []
-        patterns = [_word(keyword) for keyword in keywords]
-        values = {
-            "knowledge_base": known_uuid(access.knowledge_base_id),
-            "keys": list(access.access_keys),
-            "sources": known_uuids(access.source_ids),
-            "documents": known_uuids(access.document_ids),
-            "patterns": patterns,
+        values = _scope_values(access) | {
+            "patterns": [_word(keyword) for keyword in keywords],
             "any": "|".join(map(_literal, keywords)),
             "among": known_uuids(None if among is None else tuple(among)),
             "least": least,
             "limit": limit,
         }
+        statement = _everywhere(access) if among is None else _among(access)
         async with self._database.async_connection() as connection:
-            statement = _EVERYWHERE if among is None else _AMONG
             found = await (await connection.execute(statement, values)).fetchall()
         return [Hit(row["id"], row["document_id"], row["version"], float(row["held"])) for row in found]
+
+    async def exceeds(self, access: AccessFilter, chunks: int) -> bool:
+        """Whether the scope's published chunks are more than so many. Counts no further."""
+        if access.empty:
+            return False
+        async with self._database.async_connection() as connection:
+            values = _scope_values(access) | {"chunks": chunks}
+            row = await (await connection.execute(_more(access), values)).fetchone()
+        return bool(row and row["more"])
 
     async def located(
         self,
@@ -118,6 +153,15 @@ class PostgresChunkSearch:
         return [_located(row) for row in found]
 
 
+def _scope_values(access: AccessFilter) -> dict[str, Any]:
+    return {
+        "knowledge_base": known_uuid(access.knowledge_base_id),
+        "keys": list(access.access_keys),
+        "sources": known_uuids(access.source_ids),
+        "documents": known_uuids(access.document_ids),
+    }
+
+
 def _located(row: dict[str, Any]) -> Located:
     # Of columns with the same name the chunk's, which come last, stand in the row.
     facts = {"knowledge_base_id": row["base"], "metadata": row["facts"], "version": row["newest"]}
@@ -126,8 +170,15 @@ def _located(row: dict[str, Any]) -> Located:
 
 
 def _literal(text: str) -> str:
-    """A regular expression of PostgreSQL that matches the text as it is."""
-    return re.sub(r"([^\w\s])", r"\\\1", text)
+    """A regular expression of PostgreSQL that matches the text as it is, whatever the case of its letters."""
+    return "".join(map(_character, text))
+
+
+def _character(one: str) -> str:
+    if one.isascii():
+        return one if one.isalnum() or one.isspace() else f"\\{one}"
+    cases = {one, *(form for form in (one.lower(), one.upper()) if len(form) == 1)}
+    return one if len(cases) == 1 else f"[{''.join(sorted(cases))}]"
 
 
 def _word(keyword: str) -> str:
