@@ -32,6 +32,7 @@
     ├── MissingDependencyError         4007 missing_dependency          500
     ├── CorruptSnapshotError           4008 corrupt_snapshot            500
     ├── JobFailedError                 4009 job_failed                  502
+    ├── CorruptObjectError             4010 corrupt_object              502
     └── InternalError                  5000 internal_error              500
 
 Numeric codes continue seed 003's (1002, 1003, 5000).
@@ -263,6 +264,12 @@ class JobFailedError(RagClusterError):
     """A job on a cluster ended without its result; its log tells why."""
 
     type, code, http_status = "job_failed", 4009, 502
+
+
+class CorruptObjectError(RagClusterError):
+    """A stored original or image is not what was stored; `rag-cluster fsck --deep --repair` fetches it again."""
+
+    type, code, http_status, permanent = "corrupt_object", 4010, 502, True
 
 
 class InternalError(RagClusterError):

@@ -6,7 +6,6 @@ lies in the object store, under its key, before there is a job.
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import threading
 import time
@@ -14,7 +13,6 @@ import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from pathlib import Path
 
 from rag_cluster.domain import keys
 from rag_cluster.domain.access import LOCAL
@@ -30,13 +28,12 @@ from rag_cluster.errors import (
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.failures import Failure, leave, record_failure
 from rag_cluster.ingestion.heartbeat import Heartbeat
-from rag_cluster.ingestion.originals import changed, fetch_referenced, referenced_file
+from rag_cluster.ingestion.originals import changed, fetch_referenced, fetch_stored, referenced_file
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import DOCUMENTS_TOTAL, ERRORS_TOTAL, bound, trace_id
 
 log = logging.getLogger("rag_cluster.ingestion.uploads")
 
-COPY_BYTES = 1024 * 1024
 PREPARED = 60
 """Percent of the way at which a document is prepared; the steps of indexing count from here."""
 PARTS_PER_BATCH = 4
@@ -191,7 +188,8 @@ class _Attempt:
             work, fetch = replace(work, original_stored=False), partial(self._fetch_listed, document.uri, version)
         else:
             stored_here = key == keys.source_key(*_place(document), claim.version, document.filename)
-            work, fetch = replace(work, original_stored=stored_here), partial(self._fetch, key)
+            fetch = partial(fetch_stored, write_path.objects, key, version.sha256)
+            work = replace(work, original_stored=stored_here)
         return steps.prepare_claimed(write_path, work, claim, self._stage, fetch, time.perf_counter())
 
     def _original(self, document: Document, versions: Sequence[DocumentVersion], wanted: DocumentVersion) -> str | None:
@@ -212,15 +210,6 @@ class _Attempt:
         if version.sha256 is None and (now.size, now.etag) != (version.size, version.etag):
             raise changed(uri)
         return fetch_referenced(inputs, uri, version.sha256, path)
-
-    def _fetch(self, key: str, path: str) -> tuple[str, int]:
-        digest, size = hashlib.sha256(), 0
-        with self._write_path.objects.open(key) as original, Path(path).open("wb") as copy:
-            while block := original.read(COPY_BYTES):
-                digest.update(block)
-                copy.write(block)
-                size += len(block)
-        return digest.hexdigest(), size
 
     def _watch(self, stage: str, percent: int) -> None:
         """At every step: stop, give up after the deadline, or after the job was taken away."""

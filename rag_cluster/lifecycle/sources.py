@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -14,12 +13,17 @@ from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, Snapshot, part_boundaries
 from rag_cluster.domain.documents import DocumentAsset
 from rag_cluster.domain.inventory import DocumentFacts, Finding, VersionFacts
-from rag_cluster.errors import DocumentError, NotFoundError, OriginalChangedError, OriginalGoneError, RagClusterError
-from rag_cluster.ingestion.originals import fetch_referenced
+from rag_cluster.errors import (
+    CorruptObjectError,
+    DocumentError,
+    NotFoundError,
+    OriginalChangedError,
+    OriginalGoneError,
+    RagClusterError,
+)
+from rag_cluster.ingestion.originals import fetch_referenced, fetch_stored
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.lifecycle.comparison import View
-
-_COPY_BYTES = 1024 * 1024
 
 
 class Lost(Exception):
@@ -109,16 +113,13 @@ def _original(write_path: WritePath, view: View, version: VersionFacts) -> Itera
     key = next((entry.key for entry in view.objects if entry.key.startswith(prefix)), None)
     if key is None:
         raise Lost("the original is lost too")
-    digest = hashlib.sha256()
     with TemporaryDirectory(prefix="rag-cluster-") as directory:
-        path = Path(directory) / f"source{Path(facts.filename).suffix.lower()[:16]}"
-        with write_path.objects.open(key) as stored, path.open("wb") as target:
-            while block := stored.read(_COPY_BYTES):
-                digest.update(block)
-                target.write(block)
-        if version.sha256 and digest.hexdigest() != version.sha256:
-            raise Lost("the original is damaged too")
-        yield str(path)
+        path = str(Path(directory) / f"source{Path(facts.filename).suffix.lower()[:16]}")
+        try:
+            fetch_stored(write_path.objects, key, version.sha256 or None, path)
+        except CorruptObjectError:
+            raise Lost("the original is damaged too") from None
+        yield path
 
 
 @contextmanager

@@ -220,6 +220,16 @@ def test_a_failed_upload_is_retried_from_its_stored_original(
     assert bench.write_path.objects.get(key).decode() == "码头长四百米。"
 
 
+def test_a_damaged_original_is_not_taken_for_what_was_uploaded(
+    bench: Bench, queue: PostgresUploadQueue, worker: UploadWorker
+) -> None:
+    job = upload(bench, queue, "码头.txt", "码头长四百米。")
+    bench.write_path.objects.put(keys.source_key(bench.base.id, job.document_id, 1, "码头.txt"), b"four hundred")
+    assert work_once(worker)
+    assert queue.job(job.id, LOCAL).error_type == "corrupt_object"
+    assert bench.write_path.catalog.document(job.document_id, LOCAL).published_version is None
+
+
 def test_a_failed_bulk_document_is_retried_from_where_it_was_listed(
     bench: Bench, queue: PostgresUploadQueue, worker: UploadWorker
 ) -> None:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import base64
+import io
 import json
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from PIL import Image
 
+from rag_cluster.domain import keys
+from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import PlannedFile, SourceKind
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.plan import PlanOptions, plan
@@ -37,6 +42,35 @@ async def test_the_original_comes_back_byte_for_byte(api: httpx.AsyncClient, upl
     content = await api.get(f"/v1/documents/{body['document_id']}/content")
     assert content.content == TEXT
     assert "filename*=UTF-8''" in content.headers["content-disposition"]
+
+
+async def test_a_stored_original_or_image_that_is_damaged_is_an_error_and_never_given_for_what_was_stored(
+    api: httpx.AsyncClient, services: Services, upload: Any, work: Any
+) -> None:
+    text = "# Lighthouse\n\nIt is 41 metres high.\n\n" + f"![the tower](data:image/png;base64,{picture()})\n"
+    body = (await upload("lighthouse.md", text.encode())).json()
+    work()
+    found = await api.post("/v1/retrieve", json={"knowledge_base": "handbook", "query": "lighthouse tower"})
+    (image,) = {asset["id"]: asset for result in found.json()["results"] for asset in result["assets"]}
+    document = services.catalog.document(body["document_id"], LOCAL)
+    places = {
+        f"/v1/documents/{document.id}/content": keys.source_key(
+            document.knowledge_base_id, document.id, 1, "lighthouse.md"
+        ),
+        f"/v1/assets/{image}": services.catalog.asset(image, LOCAL).object_key,
+    }
+    for address, key in places.items():
+        assert (await api.get(address)).status_code == 200
+        services.objects.put(key, services.objects.get(key)[:-1] + b"?")
+        damaged = await api.get(address)
+        assert (damaged.status_code, damaged.json()["error"]["type"]) == (502, "corrupt_object"), address
+
+
+def picture() -> str:
+    """A PNG in base64."""
+    buffer = io.BytesIO()
+    Image.new("RGB", (80, 60), (9, 40, 90)).save(buffer, "PNG")
+    return base64.b64encode(buffer.getvalue()).decode()
 
 
 async def test_an_original_that_was_referenced_comes_from_its_place_or_tells_what_became_of_it(

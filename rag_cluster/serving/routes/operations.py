@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
 
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.documents import IngestionRun
-from rag_cluster.errors import NotFoundError
+from rag_cluster.errors import CorruptObjectError, NotFoundError
 from rag_cluster.serving.auth import Administrator, Caller, Services
 from rag_cluster.serving.backend import Backend
 from rag_cluster.serving.routes.knowledge_bases import Cursor, Limit
@@ -80,6 +81,8 @@ def asset(asset_id: str, caller: Caller, services: Services) -> Response:
     """An image of a document that the caller may read."""
     found = services.catalog.asset(asset_id, caller)
     content = services.objects.get(found.object_key)
+    if hashlib.sha256(content).hexdigest() != found.sha256:
+        raise CorruptObjectError(f"the stored image {asset_id} is damaged; `fsck --deep --repair` cuts it again")
     inline = found.media_type in _INLINE
     return Response(
         content,
