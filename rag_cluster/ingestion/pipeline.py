@@ -18,7 +18,7 @@ import os
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -44,16 +44,21 @@ from rag_cluster.telemetry import bound, configure_logging, trace_id
 __all__ = ["IngestionOptions", "IngestionReport", "fill_stream", "run_ingestion"]
 log = logging.getLogger("rag_cluster.ingestion")
 
-BATCH_DOCUMENTS = 32
+BATCH_DOCUMENTS = 48
+"""Of a prepare task, at most: as many small ones as an embed call takes parts."""
 BATCH_BYTES = 4 * 1024 * 1024
-"""A prepare task takes this much at most (or one larger file), so that its results do not wait for long."""
+"""Of a prepare task, at most, or one larger file."""
 PREPARE_THREADS = 4
 """Documents that a prepare actor has in hand at once: one is parsed and chunked while others wait for the disk and for
 PostgreSQL, whose flushes they then share."""
+PREPARE_TASKS = 3
+"""Tasks of a prepare actor at once: the next ones begin while one still waits for a slow document."""
+HAND_ON_SECONDS = 1.0
+"""What a prepare task has ready goes on after so long, whatever it still waits for."""
+TABLE_PARTS = BATCH_DOCUMENTS
+"""Parts that travel together: a document of 10,000 pages leaves prepare as many small blocks."""
 BATCHES_PER_ACTOR = 8
 """A small corpus is cut finer: every prepare actor gets its share, and the index actors something to do meanwhile."""
-BLOCK_BYTES = 8 * 1024
-"""About one index batch of part rows: a document of 10,000 pages leaves prepare as many small blocks."""
 
 _DOCUMENT = pa.struct(list(manifest.SCHEMA))
 _QUIET = {
@@ -62,7 +67,7 @@ _QUIET = {
     "print_on_execution_start": False,
     "enable_auto_log_stats": False,
     "raise_original_map_exception": True,
-    "target_max_block_size": BLOCK_BYTES,
+    "target_max_block_size": 1,  # a table that a worker gives is a block, neither gathered nor cut (`rows`)
     "target_min_block_size": 1,
     "max_consecutive_actor_init_deaths": 3,  # killed workers: our own errors come with the first batch
 }
@@ -190,8 +195,10 @@ def _results(make: Callable[[], ray.data.Dataset]) -> Iterator[Row]:
     with _quiet_data_context():
         dataset = make()
     try:
-        for table in dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0):
-            yield from rows.from_table(table)
+        # Not `iter_batches`: that leaves a thread behind each time, and prefetching would hold each row back.
+        for bundle in dataset.iter_internal_ref_bundles():
+            for block in bundle.block_refs:
+                yield from rows.from_table(ray.get(block))
     except RayError as error:
         raise _own_error(error) or error from error
 
@@ -207,15 +214,14 @@ def _dataset(
             fn_constructor_kwargs=arguments,
             batch_size=None,
             batch_format="pyarrow",
-            compute=_fixed(pools.prepare_actors),
+            compute=_fixed(pools.prepare_actors, worker.tasks),
             num_cpus=pools.prepare_cpus,
             num_gpus=pools.prepare_gpus or None,
         )
         .map_batches(
             _Index,
             fn_constructor_kwargs=arguments,
-            # Whole blocks, which prepare keeps small: with a row count Ray would wait until that many had come.
-            batch_size=1024 if pools.index_gpus and worker is _Prepare else None,
+            batch_size=None,  # whole blocks: with a row count Ray would wait until that many had come
             batch_format="pyarrow",
             compute=_fixed(pools.index_actors),
             num_cpus=pools.index_cpus,
@@ -224,8 +230,14 @@ def _dataset(
     )
 
 
-def _fixed(actors: int) -> ActorPoolStrategy:
-    return ActorPoolStrategy(min_size=actors, max_size=actors, max_tasks_in_flight_per_actor=2)
+def _fixed(actors: int, tasks: int = 1) -> ActorPoolStrategy:
+    """tasks: at once in each actor; one more waits there."""
+    return ActorPoolStrategy(
+        size=actors,
+        max_tasks_in_flight_per_actor=tasks + 1,
+        max_concurrent_calls_per_actor=tasks,
+        enable_true_multi_threading=tasks > 1,
+    )
 
 
 @contextlib.contextmanager
@@ -281,19 +293,29 @@ class _Prepare(_Worker):
 
     batch_documents = BATCH_DOCUMENTS
     """Of one task, at most."""
+    tasks = PREPARE_TASKS
+    """At once."""
+    sees_gpus = False
 
     def __init__(self, factory: Factory, context: RunContext) -> None:
-        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
+        if not self.sees_gpus:
+            os.environ["CUDA_VISIBLE_DEVICES"] = ""  # Ray no longer hides GPUs from actors that asked for none
         super().__init__(factory, context)
+        self._threads = ThreadPoolExecutor(PREPARE_THREADS, initializer=trace_id.set, initargs=(context.run_id,))
 
-    def __call__(self, batch: pa.Table) -> pa.Table:
+    def __call__(self, batch: pa.Table) -> Iterator[pa.Table]:
+        """Documents as they are done, so that none waits for a slow one. A task that is repeated after its worker died
+        may give other tables than the first time, and Ray leaves those out whose number had come already: what they
+        held is known to the ledger, and the run's last wave asks for it."""
         self._enter()
         works = [self._work(row) for documents in batch["documents"].to_pylist() for row in documents]
-        with ThreadPoolExecutor(PREPARE_THREADS, initializer=trace_id.set, initargs=(self._context.run_id,)) as threads:
-            results = list(threads.map(self._prepare, works))
-        out: list[Row] = [row for result in results for row in (result if isinstance(result, list) else [result])]
-        # All at once and not as they come: a task that is repeated after its worker died must give the same blocks.
-        return self._table(*out)
+        waiting = [self._threads.submit(self._prepare, work) for work in works]
+        while waiting:
+            finished, _ = wait(waiting, HAND_ON_SECONDS)
+            out = [row for future in waiting if future in finished for row in _rows(future.result())]
+            waiting = [future for future in waiting if future not in finished]
+            for start in range(0, len(out), TABLE_PARTS):
+                yield self._table(*out[start : start + TABLE_PARTS])
 
     def _work(self, document: dict[str, Any]) -> steps.Work:
         planned = manifest.from_row(document)
@@ -310,13 +332,16 @@ class _Prepare(_Worker):
         return steps.prepare(self._write_path, work, owner=self._context.run_id)
 
 
+def _rows(prepared: steps.Prepared) -> Sequence[Row]:
+    return prepared if isinstance(prepared, list) else [prepared]
+
+
 class _Recognize(_Prepare):
     """Actor of the OCR stage: the same with text recognition, the only one that may see a GPU for it."""
 
     batch_documents = 1
-
-    def __init__(self, factory: Factory, context: RunContext) -> None:
-        _Worker.__init__(self, factory, context)
+    tasks = 1
+    sees_gpus = True
 
     def _start(self) -> None:
         if not self._write_path.pools.ocr_gpu:

@@ -1,7 +1,8 @@
 """The rows that travel between the stages: ids and bounds, never document bytes, texts or vectors.
 
-One Arrow schema for all of them (a kind and its fields as JSON), so that blocks of any stage can be mixed and an
-all-null column never changes a type.
+One Arrow schema for all of them (kinds and their fields as JSON), so that blocks of any stage can be mixed and an
+all-null column never changes a type. A table has one line, however many rows it carries: Ray Data, which would gather
+or cut tables to its own size, then passes each on at once and whole.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from rag_cluster.domain.chunks import Part
 from rag_cluster.domain.documents import Claim, Receipt
 from rag_cluster.ingestion.stage_times import StageSpan
 
-SCHEMA = pa.schema([("kind", pa.string()), ("fields", pa.string())])
+SCHEMA = pa.schema([("rows", pa.string())])
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +80,14 @@ class AwaitingRecognition:
 
 @dataclass(frozen=True, slots=True)
 class StagesDone:
-    """When a worker was at which stage since its last row of this kind. Its text has the same length whatever the
-    times are: a task that is repeated must give blocks of the same size."""
+    """When a worker was at which stage since its last row of this kind."""
 
     text: str
 
     @classmethod
     def of(cls, spans: Iterable[StageSpan]) -> StagesDone:
         """Spans as a row."""
-        return cls(" ".join(f"{s.stage}:{s.begun:.6f}:{s.ended:.6f}:{s.busy:013.6f}:{s.count:06d}" for s in spans))
+        return cls(" ".join(f"{s.stage}:{s.begun:.6f}:{s.ended:.6f}:{s.busy:.6f}:{s.count}" for s in spans))
 
     def spans(self) -> list[StageSpan]:
         """Inverse of `of`."""
@@ -109,16 +109,15 @@ _NAMES = {kind: name for name, kind in _KINDS.items()}
 
 
 def to_table(rows: Iterable[Row]) -> pa.Table:
-    """Rows as an Arrow table of `SCHEMA`."""
-    rows = list(rows)
-    fields = [json.dumps(asdict(row), ensure_ascii=False) for row in rows]
-    return pa.table({"kind": [_NAMES[type(row)] for row in rows], "fields": fields}, schema=SCHEMA)
+    """Rows as an Arrow table of `SCHEMA`, of one line."""
+    named = [(_NAMES[type(row)], asdict(row)) for row in rows]
+    return pa.table({"rows": [json.dumps(named, ensure_ascii=False)]}, schema=SCHEMA)
 
 
 def from_table(table: pa.Table) -> Iterator[Row]:
     """Inverse of `to_table`."""
-    for kind, text in zip(table["kind"].to_pylist(), table["fields"].to_pylist(), strict=True):
-        fields = json.loads(text)
-        if "warnings" in fields:
-            fields["warnings"] = tuple(fields["warnings"])
-        yield _KINDS[kind](**fields)
+    for text in table["rows"].to_pylist():
+        for kind, fields in json.loads(text):
+            if "warnings" in fields:
+                fields["warnings"] = tuple(fields["warnings"])
+            yield _KINDS[kind](**fields)

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import logging
 import sys
-import threading
 from collections.abc import Mapping
+from functools import partial
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.errors import (
@@ -22,7 +22,8 @@ from rag_cluster.errors import (
     ParseCrashError,
     ParseTimeoutError,
 )
-from rag_cluster.parsing.child_process import ChildDied, ChildProcess, ChildTimedOut, page_seconds
+from rag_cluster.parsing.child_process import ChildDied, ChildTimedOut, page_seconds
+from rag_cluster.parsing.children import Place, Places
 from rag_cluster.parsing.frames import Outcome
 from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.ocr import OcrMode
@@ -36,12 +37,15 @@ DEATHS = 3
 """Deaths on the same input after which the content is at fault."""
 TIMEOUTS = 2
 """Timeouts on the same input; each costs the whole limit, so fewer than deaths."""
+PATIENCE = 10.0
+"""Seconds after which a document is slow, and is overtaken where there may be several children."""
 
 
 class IsolatedParser:
     """DocumentParser for all formats, running in a child process. One document at a time; threads wait.
 
-    Picklable: a copy starts its own child at its first use. Close it, or let its owner die.
+    children: with more than one, whoever waits for a document that takes longer than `patience` seconds is parsed by
+    another child meanwhile. Picklable: a copy starts its own child at its first use. Close it, or let its owner die.
     """
 
     name = "isolated"
@@ -57,20 +61,21 @@ class IsolatedParser:
         ocr_gpu: bool = False,
         postpone_ocr: bool = False,
         libreoffice: str = "",
+        children: int = 1,
+        patience: float = PATIENCE,
     ) -> None:
         self.registry = ParserRegistry(
             dict(parsers or {}), limits, OcrMode(ocr), ocr_threads, ocr_gpu, postpone_ocr, libreoffice
         )
-        self._lock = threading.Lock()
-        self._child: ChildProcess | None = None
+        self._concurrency = (children, patience)
+        self._places = Places(children, patience)
 
-    def __getstate__(self) -> ParserRegistry:
-        return self.registry
+    def __getstate__(self) -> tuple[ParserRegistry, tuple[int, float]]:
+        return self.registry, self._concurrency
 
-    def __setstate__(self, registry: ParserRegistry) -> None:
-        self.registry = registry
-        self._lock = threading.Lock()
-        self._child = None
+    def __setstate__(self, state: tuple[ParserRegistry, tuple[int, float]]) -> None:
+        self.registry, self._concurrency = state
+        self._places = Places(*self._concurrency)
 
     @property
     def extensions(self) -> frozenset[str]:
@@ -86,24 +91,23 @@ class IsolatedParser:
 
         Pages on which that happens are left out of a longer document, with a warning each; metadata["pages_left_out"].
         """
-        with self._lock:
-            return Salvage(self._attempt, source, self.registry.limits.timeout).run()
+        with self._places.turn() as place:
+            return Salvage(partial(self._attempt, place), source, self.registry.limits.timeout).run()
 
     @property
     def child_pid(self) -> int | None:
         """The child that stands ready, for watching it; None while there is none."""
-        return None if self._child is None else self._child.pid
+        return self._places.pid
 
     def close(self) -> None:
         """End the child. The parser can be used again afterwards."""
-        with self._lock:
-            self._discard()
+        self._places.close()
 
     def __del__(self) -> None:
-        child = getattr(self, "_child", None)
+        places = getattr(self, "_places", None)
         # When the interpreter ends, its modules are gone already, and the child dies with its parent.
-        if child is not None and sys is not None and not sys.is_finalizing():
-            child.kill()
+        if places is not None and sys is not None and not sys.is_finalizing():
+            places.kill()
 
     def __enter__(self) -> IsolatedParser:
         return self
@@ -111,28 +115,28 @@ class IsolatedParser:
     def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _attempt(self, source: DocumentSource) -> ParsedDocument | Failure:
+    def _attempt(self, place: Place, source: DocumentSource) -> ParsedDocument | Failure:
         """One parse, begun again after a death or a timeout until it is clear that the content is at fault."""
         died: list[PageMark | None] = []
         timed_out: list[PageMark | None] = []
         while True:
-            child = self._running()
+            child = place.running(self.registry)
             try:
                 outcome = child.ask(source, self.registry.limits)
             except ChildTimedOut as timeout:
                 timed_out.append(child.mark)
-                self._replace(source, "Parsing timed out", child, "a page" if timeout.of_page else "the document")
+                _replace(place, source, "Parsing timed out", "a page" if timeout.of_page else "the document")
                 if len(timed_out) >= TIMEOUTS:
                     return self._timeout(source, timed_out, of_page=timeout.of_page)
             except ChildDied as death:
                 died.append(child.mark)
-                self._replace(source, "The parser process died", child, str(death))
+                _replace(place, source, "The parser process died", str(death))
                 if len(died) >= DEATHS:
                     error = ParseCrashError(f"The parser process died on {source.filename!r} ({death})")
                     return Failure(error, f"the parser process died on it ({death})", _known(died))
             else:
                 if outcome.exhausted or outcome.resident_bytes > self.registry.limits.memory_bytes // 2:
-                    self._discard()
+                    place.discard()
                 return _result(source, outcome, child.mark)
 
     def _timeout(self, source: DocumentSource, marks: list[PageMark | None], *, of_page: bool) -> Failure:
@@ -145,20 +149,12 @@ class IsolatedParser:
         blamed = known if of_page or not any(mark.number for mark in known) else ()
         return Failure(error, f"it took more than {seconds:g} s", blamed)
 
-    def _replace(self, source: DocumentSource, message: str, child: ChildProcess, reason: str) -> None:
-        self._discard()
-        page = child.mark.number if child.mark else 0
-        logger.warning(message, extra={"file": source.filename, "page": page, "reason": reason})
 
-    def _running(self) -> ChildProcess:
-        if self._child is None:
-            self._child = ChildProcess(self.registry)
-        return self._child
-
-    def _discard(self) -> None:
-        if self._child is not None:
-            self._child.kill()
-            self._child = None
+def _replace(place: Place, source: DocumentSource, message: str, reason: str) -> None:
+    mark = place.child.mark if place.child is not None else None
+    place.discard()
+    page = mark.number if mark else 0
+    logger.warning(message, extra={"file": source.filename, "page": page, "reason": reason})
 
 
 def _result(source: DocumentSource, outcome: Outcome, mark: PageMark | None) -> ParsedDocument | Failure:

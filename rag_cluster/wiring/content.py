@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from rag_cluster.parsing.isolation import IsolatedParser
 
 
+TEXT_CHILDREN = 3
+"""Of a prepare actor: so many less one slow documents keep nobody waiting. Recognition fills its CPUs and memory."""
+
+
 def parse_limits(settings: Settings) -> ParseLimits:
     """The limits of parsing, as settings."""
     return ParseLimits(
@@ -47,6 +51,7 @@ def isolated_parser(settings: Settings, *, postpone_ocr: bool = False) -> Isolat
         ocr_gpu=settings.ocr_gpu and not postpone_ocr,
         postpone_ocr=postpone_ocr,
         libreoffice=settings.libreoffice,
+        children=TEXT_CHILDREN if postpone_ocr else 1,
     )
 
 

@@ -37,9 +37,8 @@ def test_a_worker_hands_every_metric_on_and_sums_its_stages_up_until_they_are_ta
     assert times.take() == ()
 
 
-def test_spans_travel_as_a_row_whose_size_does_not_depend_on_the_times() -> None:
+def test_spans_travel_as_a_row() -> None:
     short, long = StageSpan("parse", 1.0e9, 1.0e9, 0.0, 1), StageSpan("parse", 1.7e9 + 1 / 3, 1.7e9 + 1e5, 1 / 3, 999)
-    assert len(StagesDone.of([short]).text) == len(StagesDone.of([long]).text)
     (row,) = from_table(to_table([StagesDone.of([short, long])]))
     assert isinstance(row, StagesDone)
     first, second = row.spans()
