@@ -19,6 +19,7 @@ from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, ru
 from rag_cluster.ingestion.plan import plan
 from rag_cluster.ingestion.rows import PreparedPart
 from rag_cluster.ingestion.write_path import WritePath
+from tests.fixtures.in_process import in_process
 from tests.fixtures.write_path import Bench, Recipe
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -27,6 +28,11 @@ QUIET = IngestionOptions(progress=False)
 
 def run(bench: Bench, options: IngestionOptions = QUIET, recipe: Recipe | None = None) -> IngestionReport:
     return run_ingestion(recipe or bench.recipe, bench.base.name, [str(bench.folder)], options)
+
+
+def run_here(bench: Bench, options: IngestionOptions = QUIET) -> IngestionReport:
+    with in_process():
+        return run(bench, options)
 
 
 def corpus(bench: Bench, count: int = 20) -> None:
@@ -60,7 +66,7 @@ def test_every_file_is_accounted_for_good_ones_ready_and_poison_with_a_stable_ty
 
 def test_the_run_row_tells_another_machine_how_it_went(bench: Bench) -> None:
     corpus(bench, 3)
-    report = run(bench)
+    report = run_here(bench)
     stored = bench.write_path.ledger.run(report.run_id)
     assert stored.status is RunStatus.SUCCEEDED
     assert stored.counts["ready"] == stored.counts["listed"] == 3
@@ -72,7 +78,7 @@ def test_a_second_run_reads_nothing_embeds_nothing_and_starts_no_dataset(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus(bench)
-    assert run(bench).ok
+    assert run_here(bench).ok
     bench.recipe.calls.clear()
     monkeypatch.setattr(pipeline, "_stream", lambda *_: pytest.fail("Ray Data was started"))
     started = time.monotonic()
@@ -87,10 +93,10 @@ def test_a_second_run_reads_nothing_embeds_nothing_and_starts_no_dataset(
 
 def test_one_changed_file_is_one_new_version_of_one_document(bench: Bench) -> None:
     corpus(bench, 5)
-    run(bench)
+    run_here(bench)
     bench.recipe.calls.clear()
     bench.write("docs/002.txt", "Berth 2 was dredged and is 19 metres deep now.")
-    report = run(bench)
+    report = run_here(bench)
     assert {name: n for name, n in report.outcomes.items() if n} == {"ready": 1, "unchanged": 4}
     assert bench.calls["fetched"] == 1
     changed = document_id(bench, "docs/002.txt")
@@ -101,9 +107,9 @@ def test_one_changed_file_is_one_new_version_of_one_document(bench: Bench) -> No
 
 def test_a_changed_acl_takes_effect_without_parsing_or_embedding(bench: Bench) -> None:
     corpus(bench, 3)
-    run(bench)
+    run_here(bench)
     bench.recipe.calls.clear()
-    report = run(bench, replace(QUIET, access=AccessAttributes(("crew",))))
+    report = run_here(bench, replace(QUIET, access=AccessAttributes(("crew",))))
     assert report.outcomes["attributes"] == 3
     assert not bench.calls
     assert bench.write_path.catalog.document(document_id(bench, "docs/000.txt"), LOCAL).access.acl == ("crew",)
@@ -112,11 +118,11 @@ def test_a_changed_acl_takes_effect_without_parsing_or_embedding(bench: Bench) -
 
 def test_a_run_that_states_no_access_keeps_what_was_set_even_for_changed_files(bench: Bench) -> None:
     corpus(bench, 2)
-    run(bench)
+    run_here(bench)
     closed = document_id(bench, "docs/000.txt")
     bench.write_path.catalog.update_document(closed, access=AccessAttributes(("crew",)), metadata={"year": 2025})
     bench.write("docs/000.txt", "Berth 0 is secret now.")
-    report = run(bench)
+    report = run_here(bench)
     assert report.outcomes["ready"] == report.outcomes["unchanged"] == 1
     document = bench.write_path.catalog.document(closed, LOCAL)
     assert (document.access.acl, document.metadata) == (("crew",), {"year": 2025})
@@ -127,7 +133,7 @@ def test_a_run_after_a_crash_between_snapshot_and_index_parses_nothing(bench: Be
     prepare_all(bench, owner="killed")
     bench.write_path.ledger.release("killed")
     parsed = bench.calls["parsed"]
-    report = run(bench)
+    report = run_here(bench)
     assert report.ok
     assert report.outcomes["ready"] == 4
     assert bench.calls["parsed"] == parsed
@@ -152,7 +158,7 @@ def test_a_run_after_a_crash_between_two_parts_embeds_only_the_rest(bench: Bench
 def test_documents_of_a_dead_owner_are_taken_over_when_its_lease_ends(bench: Bench) -> None:
     corpus(bench, 3)
     prepare_all(bench, owner="dead")
-    report = run(bench)
+    report = run_here(bench)
     assert report.ok
     assert report.outcomes["ready"] == 3
 
@@ -169,7 +175,7 @@ def test_documents_of_a_living_owner_are_reported_busy(bench: Bench) -> None:
     thread = threading.Thread(target=beat)
     thread.start()
     try:
-        report = run(bench)
+        report = run_here(bench)
     finally:
         stop.set()
         thread.join()
@@ -179,17 +185,17 @@ def test_documents_of_a_living_owner_are_reported_busy(bench: Bench) -> None:
 
 def test_a_permanent_failure_is_skipped_by_the_next_run_unless_it_is_asked_for(bench: Bench) -> None:
     bench.write("empty.txt", "")
-    assert run(bench).failures == {"empty_document": 1}
-    again = run(bench)
+    assert run_here(bench).failures == {"empty_document": 1}
+    again = run_here(bench)
     assert (again.outcomes["skipped"], again.skips) == (1, {"empty_document": 1})
-    assert run(bench, replace(QUIET, retry_failed=True)).failures == {"empty_document": 1}
+    assert run_here(bench, replace(QUIET, retry_failed=True)).failures == {"empty_document": 1}
 
 
 def test_verify_content_reads_everything_and_parses_nothing_that_is_unchanged(bench: Bench) -> None:
     corpus(bench, 3)
-    run(bench)
+    run_here(bench)
     bench.recipe.calls.clear()
-    report = run(bench, replace(QUIET, verify_content=True))
+    report = run_here(bench, replace(QUIET, verify_content=True))
     assert report.outcomes["unchanged"] == 3
     assert (bench.calls["fetched"], bench.calls["parsed"], bench.calls["embedded"]) == (3, 0, 0)
     assert report.bytes_read == bench.calls["bytes"]
@@ -197,7 +203,8 @@ def test_verify_content_reads_everything_and_parses_nothing_that_is_unchanged(be
 
 def test_an_input_listed_twice_is_ingested_once(bench: Bench) -> None:
     corpus(bench, 2)
-    report = run_ingestion(bench.recipe, bench.base.id, [str(bench.folder), str(bench.folder / "docs")], QUIET)
+    with in_process():
+        report = run_ingestion(bench.recipe, bench.base.id, [str(bench.folder), str(bench.folder / "docs")], QUIET)
     assert (report.outcomes["ready"], report.outcomes["skipped"]) == (2, 2)
     assert bench.calls["parsed"] == 2
 
@@ -219,7 +226,7 @@ def test_an_interrupted_run_is_cancelled_gives_its_claims_back_and_is_resumed(
     (cancelled,), _ = bench.write_path.ledger.runs()
     assert cancelled.status is RunStatus.CANCELLED
     started = time.monotonic()
-    report = run(bench)
+    report = run_here(bench)
     assert time.monotonic() - started < 30
     assert report.ok
     assert report.outcomes["ready"] + report.outcomes["unchanged"] == 12
@@ -249,7 +256,7 @@ def test_a_run_ends_when_somebody_asks_for_it_from_another_machine(
     assert (report.status, report.ok) == (RunStatus.CANCELLED, False)
     (cancelled,), _ = bench.write_path.ledger.runs()
     assert cancelled.status is RunStatus.CANCELLED and "by request" in (cancelled.error_message or "")
-    assert run(bench).ok
+    assert run_here(bench).ok
 
 
 def test_a_killed_index_worker_loses_no_document(bench: Bench) -> None:
