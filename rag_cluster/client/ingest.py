@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from rag_cluster.domain.access import stated_access
 from rag_cluster.errors import InvalidRequestError
 from rag_cluster.ingestion.listing import Patterns
 from rag_cluster.ingestion.run import IngestionOptions
+from rag_cluster.ingestion.user_manifest import COLUMNS
 from rag_cluster.parsing.ocr import OcrMode
 
 
@@ -110,12 +112,29 @@ def records(frame: Any) -> list[dict[str, Any]]:
 
 @contextlib.contextmanager
 def frame_as_manifest(frame: Any) -> Iterator[str]:
-    """A file with a DataFrame's rows (`uri`, and as far as given `acl`, `metadata` ...), while the context lasts."""
-    import pyarrow as pa
-    import pyarrow.parquet as pq
+    """A file with a DataFrame's rows (`uri`, and as far as given `acl`, `metadata` ...), while the context lasts.
 
-    rows = [row | {"uri": absolute(str(row["uri"]))} if row.get("uri") else row for row in records(frame)]
+    InvalidRequestError for a frame without `uri`, or with a column that a manifest does not have. Lines of JSON: a
+    column's cells need not be of one type, and what a cell cannot be is the problem of its row alone.
+    """
+    if unknown := [str(name) for name in frame.columns if name not in COLUMNS]:
+        known = ", ".join(sorted(COLUMNS))
+        raise InvalidRequestError(f"The DataFrame has the unknown column {', '.join(unknown)}; known are {known}.")
+    if "uri" not in frame.columns:
+        raise InvalidRequestError("The DataFrame has no column uri.")
     with tempfile.TemporaryDirectory(prefix="rag-cluster-frame-") as folder:
-        path = str(Path(folder) / "frame.parquet")
-        pq.write_table(pa.Table.from_pylist(rows), path)
-        yield path
+        path = Path(folder) / "frame.jsonl"
+        with path.open("w", encoding="utf-8") as lines:
+            for row in records(frame):
+                uri = row["uri"]
+                row["uri"] = absolute(str(uri)) if isinstance(uri, str | Path) and str(uri).strip() else uri
+                lines.write(json.dumps(row, default=_cell) + "\n")
+        yield str(path)
+
+
+def _cell(value: Any) -> Any:
+    """What JSON does not know, of numpy, pandas or the standard library; the manifest judges the result."""
+    for convert in ("tolist", "isoformat"):
+        if hasattr(value, convert):
+            return getattr(value, convert)()
+    return str(value)

@@ -1,0 +1,47 @@
+"""DataFrames as lists of what to ingest."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from rag_cluster.client.ingest import frame_as_manifest
+from rag_cluster.domain.documents import SourceFile
+from rag_cluster.domain.ports import InputProblem
+from rag_cluster.errors import InvalidRequestError
+from rag_cluster.ingestion.listing import list_inputs
+from rag_cluster.stores.inputs import FsspecInputFiles
+
+
+def listed(frame: pd.DataFrame) -> list[SourceFile | InputProblem]:
+    with frame_as_manifest(frame) as manifest:
+        return list(list_inputs(FsspecInputFiles(), [], [manifest]))
+
+
+def test_cells_of_different_types_are_each_rows_own(tmp_path: Path) -> None:
+    for name in "abcd":
+        (tmp_path / f"{name}.txt").write_text(name)
+    metadata: list[Any] = [
+        {"year": 2024, "day": dt.date(2024, 5, 1)},
+        {"year": "2024", "at": pd.Timestamp("2024-05-01"), "tags": np.array(["a", "b"])},
+        {"share": float("nan")},
+        None,
+    ]
+    frame = pd.DataFrame({"uri": [tmp_path / f"{n}.txt" for n in "abcd"], "metadata": metadata})
+    first, second, problem, last = listed(frame)
+    assert isinstance(first, SourceFile) and first.metadata == {"year": 2024, "day": "2024-05-01"}
+    assert isinstance(second, SourceFile)
+    assert second.metadata == {"year": "2024", "at": "2024-05-01T00:00:00", "tags": ["a", "b"]}
+    assert isinstance(problem, InputProblem) and problem.uri.endswith("#3")
+    assert isinstance(last, SourceFile) and last.metadata == {}
+
+
+def test_a_frame_that_is_no_manifest_is_refused_before_anything_is_listed() -> None:
+    for columns in ({"path": ["a.txt"]}, {"uri": ["a.txt"], "colour": ["red"]}, {"acl": [["staff"]]}):
+        with pytest.raises(InvalidRequestError, match="column"):
+            listed(pd.DataFrame(columns))
