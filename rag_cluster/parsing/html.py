@@ -8,15 +8,12 @@ from pathlib import Path
 from typing import Any
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
-from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.errors import CorruptDocumentError
 from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.boilerplate import main_content
 from rag_cluster.parsing.encoding import decode_text
 from rag_cluster.parsing.html_blocks import HtmlWalker
-from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.ocr import OcrMode
-from rag_cluster.parsing.pictures import PictureReader
+from rag_cluster.parsing.illustrated import IllustratedParser
 
 _DECLARED = re.compile(
     rb"""<meta[^>]{0,200}?charset\s*=\s*["']?\s*([\w.:-]+)|<\?xml[^>]{0,100}?encoding=["']([\w.:-]+)""",
@@ -27,23 +24,12 @@ _CONTROLS = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _XML_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 
 
-class HtmlParser:
+class HtmlParser(IllustratedParser):
     """HTML by libxml2, as forgiving as a browser."""
 
     name = "html"
     version = "4"
     extensions = frozenset({".html", ".htm", ".xhtml"})
-
-    def __init__(
-        self,
-        *,
-        limits: ParseLimits = ParseLimits(),
-        ocr: OcrMode = OcrMode.AUTO,
-        recognizer: TextRecognizer | None = None,
-    ) -> None:
-        self._limits = limits
-        self._ocr = ocr
-        self._recognizer = recognizer
 
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """EmptyDocumentError when a page shows no text."""
@@ -62,7 +48,7 @@ class HtmlParser:
         return builder.build({"encoding": encoding, **_metadata(tree)})
 
     def _blocks(self, source: DocumentSource, root: Any, *, keep_all: bool) -> BlockBuilder | None:
-        builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
+        builder = self._builder(source)
         try:
             HtmlWalker(builder, self._limits, keep_all=keep_all).walk(root)
         except RecursionError as error:

@@ -6,17 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
-from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.base import BlockBuilder
-from rag_cluster.parsing.limits import ParseLimits, check_page_count
-from rag_cluster.parsing.ocr import OcrMode
+from rag_cluster.parsing.illustrated import IllustratedParser
+from rag_cluster.parsing.limits import check_page_count
 from rag_cluster.parsing.ooxml import Package, qn
 from rag_cluster.parsing.pages import each_page
-from rag_cluster.parsing.pictures import PictureReader
 from rag_cluster.parsing.pptx.slide import Layout, SlideReader
 
 
-class PptxParser:
+class PptxParser(IllustratedParser):
     """PowerPoint presentations.
 
     Hidden slides are left out but counted; date, footer and slide number placeholders, comments and what stands only
@@ -28,20 +26,9 @@ class PptxParser:
     version = "4"
     extensions = frozenset({".pptx", ".pptm", ".ppsx", ".ppsm", ".potx", ".potm"})
 
-    def __init__(
-        self,
-        limits: ParseLimits = ParseLimits(),
-        *,
-        ocr: OcrMode = OcrMode.AUTO,
-        recognizer: TextRecognizer | None = None,
-    ) -> None:
-        self._limits = limits
-        self._ocr = ocr
-        self._recognizer = recognizer
-
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks slide by slide; locators hold the 1-based slide."""
-        builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
+        builder = self._builder(source)
         with Package(source, self._limits, builder.warn) as package:
             part = package.main_part("ppt/presentation.xml")
             slides = list(_slide_parts(package, part))

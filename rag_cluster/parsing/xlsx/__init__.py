@@ -5,13 +5,10 @@ from __future__ import annotations
 import re
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument, SourceLocator
-from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.parsing.base import BlockBuilder
-from rag_cluster.parsing.limits import ParseLimits
-from rag_cluster.parsing.ocr import OcrMode
+from rag_cluster.parsing.illustrated import IllustratedParser
 from rag_cluster.parsing.ooxml import Package
 from rag_cluster.parsing.pages import each_page, still_there
-from rag_cluster.parsing.pictures import PictureReader
 from rag_cluster.parsing.xlsx.defined import DefinedTables, defined_tables
 from rag_cluster.parsing.xlsx.drawings import add_drawings
 from rag_cluster.parsing.xlsx.regions import SheetTables
@@ -27,7 +24,7 @@ ROWS_PER_SIGN = 5000
 """Rows between two signs of life."""
 
 
-class XlsxParser:
+class XlsxParser(IllustratedParser):
     """Excel workbooks, strict or transitional, with or without macros.
 
     Hidden sheets, rows and columns and comments are left out. Formulas show their stored value, else the formula;
@@ -39,20 +36,9 @@ class XlsxParser:
     version = "4"
     extensions = frozenset({".xlsx", ".xlsm", ".xltx", ".xltm"})
 
-    def __init__(
-        self,
-        limits: ParseLimits = ParseLimits(),
-        *,
-        ocr: OcrMode = OcrMode.AUTO,
-        recognizer: TextRecognizer | None = None,
-    ) -> None:
-        self._limits = limits
-        self._ocr = ocr
-        self._recognizer = recognizer
-
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """Blocks sheet by sheet: tables, titles and loose cells top to bottom, then what is drawn on the sheet."""
-        builder = BlockBuilder(source, PictureReader(self._limits, self._ocr, self._recognizer))
+        builder = self._builder(source)
         with Package(source, self._limits, builder.warn) as package:
             workbook = Workbook(package)
             names = [sheet.name for sheet in workbook.sheets]
