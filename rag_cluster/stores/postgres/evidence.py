@@ -29,12 +29,7 @@ chosen AS MATERIALIZED (
   SELECT * FROM mounted WHERE enabled AND (%(sources)s::uuid[] IS NULL OR id = ANY(%(sources)s::uuid[]))),
 keys AS MATERIALIZED (
   SELECT a.id FROM b JOIN access_keys a ON a.knowledge_base_id = b.id WHERE {READABLE}),
-visible AS MATERIALIZED (
-  SELECT d.id FROM b JOIN documents d ON d.knowledge_base_id = b.id
-  WHERE d.published_version IS NOT NULL AND d.deleted_at IS NULL
-    AND d.access_key IN (SELECT id FROM keys) AND d.source_id IN (SELECT id FROM chosen)
-    AND (%(documents)s::uuid[] IS NULL OR d.id = ANY(%(documents)s::uuid[]))
-  LIMIT %(document_limit)s)
+visible AS MATERIALIZED ({{visible}} LIMIT %(document_limit)s)
 SELECT EXISTS (SELECT 1 FROM b) AS granted,
   ARRAY(SELECT id FROM keys ORDER BY id) AS access_keys,
   ARRAY(SELECT id FROM chosen ORDER BY id) AS source_ids,
@@ -52,6 +47,21 @@ LEFT JOIN LATERAL (
   WHERE state = 'active' OR (state = 'retired' AND embedder_fingerprint = %(embedder)s::text)
   ORDER BY embedder_fingerprint IS DISTINCT FROM %(embedder)s::text, state LIMIT 1) i ON true
 LEFT JOIN agents g ON g.id = %(agent)s AND g.knowledge_base_id = %(knowledge_base)s"""  # noqa: S608
+
+_PUBLISHED = "d.knowledge_base_id = %(knowledge_base)s AND d.published_version IS NOT NULL AND d.deleted_at IS NULL"
+# Key by key out of the index on visible documents, in its order, until there are enough: else all documents would be
+# looked through for those who may read few of them. Without a grant there is no key.
+_SCOPE_OF_KEYS = _SCOPE.format(
+    visible=f"""
+  SELECT v.id FROM keys k CROSS JOIN chosen s CROSS JOIN LATERAL (
+    SELECT d.id FROM documents d WHERE d.access_key = k.id AND d.source_id = s.id AND {_PUBLISHED}
+    ORDER BY d.id LIMIT %(document_limit)s) v"""  # noqa: S608
+)
+_SCOPE_OF_DOCUMENTS = _SCOPE.format(
+    visible=f"""
+  SELECT d.id FROM documents d WHERE d.id = ANY(%(documents)s::uuid[]) AND {_PUBLISHED}
+    AND d.access_key IN (SELECT id FROM keys) AND d.source_id IN (SELECT id FROM chosen)"""  # noqa: S608
+)
 
 # Chunks and documents of the hits are taken by their keys before anything is joined: left to itself, the planner may
 # walk through all readable documents of a large knowledge base instead.
@@ -111,8 +121,9 @@ class PostgresEvidence:
         values = _values(principal, knowledge_base_id, options)
         values |= {"document_limit": limit, "pushed": limit if whitelisted else MAX_PUSHED_DOCUMENTS}
         values |= {"embedder": embedder_fingerprint}
+        statement = _SCOPE_OF_DOCUMENTS if whitelisted else _SCOPE_OF_KEYS
         async with self._database.async_connection() as connection:
-            row = await (await connection.execute(_SCOPE, values)).fetchone()
+            row = await (await connection.execute(statement, values)).fetchone()
         assert row is not None, "the statement has one row"
         if row["granted"] and options.agent_id is not None and not row["agent_found"]:
             raise NotFoundError(f"no agent {options.agent_id[:64]!r}")
