@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
@@ -118,6 +119,7 @@ class IsolatedParser:
     def _attempt(self, place: Place, source: DocumentSource) -> ParsedDocument | Failure:
         """One parse, begun again after a death or a timeout until it is clear that the content is at fault."""
         died: list[PageMark | None] = []
+        ends: Counter[str] = Counter()
         timed_out: list[PageMark | None] = []
         while True:
             child = place.running(self.registry)
@@ -130,10 +132,13 @@ class IsolatedParser:
                     return self._timeout(source, timed_out, of_page=timeout.of_page)
             except ChildDied as death:
                 died.append(child.mark)
+                ends[str(death)] += 1
                 _replace(place, source, "The parser process died", str(death))
                 if len(died) >= DEATHS:
-                    error = ParseCrashError(f"The parser process died on {source.filename!r} ({death})")
-                    return Failure(error, f"the parser process died on it ({death})", _known(died))
+                    # What the content does repeats; one of the deaths may be the machine's.
+                    how = ends.most_common(1)[0][0]
+                    error = ParseCrashError(f"The parser process died on {source.filename!r} ({how})")
+                    return Failure(error, f"the parser process died on it ({how})", _known(died))
             else:
                 if outcome.exhausted or outcome.resident_bytes > self.registry.limits.memory_bytes // 2:
                     place.discard()

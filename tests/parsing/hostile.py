@@ -13,7 +13,7 @@ from rag_cluster.parsing.base import BlockBuilder
 
 
 class Hostile:
-    """Does what the file says: crash, hang, hog, print, raise, pid, crash-once."""
+    """Does what the file says: crash, hang, hog, print, raise, pid, crash-once, crash-and-be-killed."""
 
     name = "hostile"
     version = "7"
@@ -28,6 +28,8 @@ class Hostile:
             case "crash-once":
                 if self._count(word) == 1:
                     os.kill(os.getpid(), signal.SIGKILL)
+            case "crash-and-be-killed":
+                os.kill(os.getpid(), signal.SIGKILL if self._count(word) == 3 else signal.SIGSEGV)
             case "hang":
                 self._count(word)
                 time.sleep(60)

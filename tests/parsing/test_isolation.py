@@ -91,6 +91,13 @@ def test_the_third_death_on_the_same_input_is_the_contents_fault(
     assert parser.parse(make_source("b.txt", "still works")).blocks[0].content == "still works"
 
 
+def test_a_failure_tells_of_the_death_that_repeats_and_not_of_a_kill_from_outside(
+    parser: IsolatedParser, make_source: MakeSource, tmp_path: Path
+) -> None:
+    with pytest.raises(ParseCrashError, match="SIGSEGV"):
+        parser.parse(make_source("a.bad", f"crash-and-be-killed {tmp_path / 'log'}"))
+
+
 def test_one_death_is_tried_again(parser: IsolatedParser, make_source: MakeSource, tmp_path: Path) -> None:
     assert parser.parse(make_source("a.bad", f"crash-once {tmp_path / 'log'}")).blocks
 
