@@ -124,12 +124,14 @@ def retry(document_id: Id, as_json: Json = False) -> None:
 
     Example: `rag-cluster docs retry ID`
     """
+    from rag_cluster.ingestion.steps import require_active
     from rag_cluster.ingestion.uploads import work_once
     from rag_cluster.serving.schemas import JobResponse
 
     opened = services()
-    job = opened.retry_document(document_id)
     worker = opened.upload_worker(opened.embedder)
+    require_active(worker.write_path)  # with another embedder than the index's the job would wait here for ever
+    job = opened.retry_document(document_id)
     while (job := opened.uploads.job(job.id, LOCAL)).status in (JobStatus.PENDING, JobStatus.RUNNING):
         if not work_once(worker):  # nothing is due here: a server's worker has it, or its next attempt waits
             time.sleep(POLL_SECONDS)

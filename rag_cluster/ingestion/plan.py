@@ -124,7 +124,7 @@ def _settle(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -
                 "skipped",
                 stage="plan",
                 error_type=planned.error_type,
-                message=planned.reason or "failed permanently on the same bytes before; --retry-failed tries again",
+                message=f"{planned.reason or 'failed for good'}; so before, --retry-failed tries again",
             )
         case PlanAction.ATTRIBUTES:
             if options.dry_run:

@@ -215,6 +215,20 @@ def test_a_failed_document_is_retried_on_the_spot(harbour: CommandLine, tmp_path
     assert (again.code, again.json["status"], again.json["error_type"]) == (1, "FAILED", "unsupported_document_type")
 
 
+@pytest.mark.usefixtures("manual")
+def test_a_retry_with_another_embedder_than_the_indexs_says_so_and_queues_nothing(
+    harbour: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "torn.docx"
+    file.write_text("no archive")
+    (document,) = ingest("harbour", file)
+    monkeypatch.setenv("RAG_EMBEDDER", "hash:32")
+    get_settings.cache_clear()
+    result = harbour("docs", "retry", document, "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "index_mismatch")
+    assert ServiceFactory(get_settings())().uploads.backlog() == 0
+
+
 def test_a_ready_document_has_nothing_to_retry(harbour: CommandLine, manual: str) -> None:
     result = harbour("docs", "retry", manual, "--json")
     assert (result.code, result.json["error"]["type"]) == (1, "conflict")

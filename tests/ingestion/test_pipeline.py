@@ -188,6 +188,7 @@ def test_a_permanent_failure_is_skipped_by_the_next_run_unless_it_is_asked_for(b
     assert run_here(bench).failures == {"empty_document": 1}
     again = run_here(bench)
     assert (again.outcomes["skipped"], again.skips) == (1, {"empty_document": 1})
+    assert "--retry-failed" in again.problems[0].message
     assert run_here(bench, replace(QUIET, retry_failed=True)).failures == {"empty_document": 1}
 
 
