@@ -39,16 +39,8 @@ class FsspecInputFiles:
     an S3 object's URI is s3://bucket/key with the key as it is, its etag the store's.
     """
 
-    def __init__(
-        self,
-        *,
-        endpoint_url: str = "",
-        access_key: str = "",
-        secret_key: str = "",
-        region: str = "",
-        timeout: float = 60.0,
-    ) -> None:
-        self._options = S3Options(endpoint_url, access_key, secret_key, region, timeout)
+    def __init__(self, s3: S3Options = S3Options()) -> None:
+        self._options = s3
         self._connected: Any = None
 
     def __getstate__(self) -> dict[str, Any]:

@@ -73,23 +73,13 @@ class FsspecObjectStore:
     Connects at first use, so that it can be pickled. Every call raises StoreUnavailableError on an outage.
     """
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        endpoint_url: str = "",
-        access_key: str = "",
-        secret_key: str = "",
-        region: str = "",
-        timeout: float = 60.0,
-    ) -> None:
+    def __init__(self, url: str, s3: S3Options = S3Options()) -> None:
         self.url = url
         scheme, separator, rest = url.partition("://")
         if separator and scheme == "s3":
             if not split_bucket(rest)[0]:
                 raise InvalidSettingError(f"RAG_OBJECT_URL names no bucket: {url!r}")
-            options = S3Options(endpoint_url, access_key, secret_key, region, timeout)
-            self._backend: _Backend = _S3Folder(rest.strip("/"), options)
+            self._backend: _Backend = _S3Folder(rest.strip("/"), s3)
         elif not separator or scheme == "file":
             self._backend = _LocalFolder(Path(rest if separator else url).expanduser().absolute())
         else:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from rag_cluster.stores.inputs import FsspecInputFiles
     from rag_cluster.stores.milvus import MilvusChunkIndex
     from rag_cluster.stores.objects import FsspecObjectStore
+    from rag_cluster.stores.s3 import S3Options
     from rag_cluster.stores.snapshots import ParquetSnapshotStore
 
 
@@ -62,34 +63,32 @@ class StoreServices(Wired):
             revive=self.embedded.ensure_milvus if settings.embedded_milvus else None,
         )
 
+    @property
+    def _s3(self) -> S3Options:
+        from rag_cluster.stores.s3 import S3Options
+
+        settings = self.settings
+        return S3Options(
+            settings.s3_endpoint_url,
+            settings.s3_access_key.get_secret_value(),
+            settings.s3_secret_key.get_secret_value(),
+            settings.s3_region,
+            settings.object_timeout,
+        )
+
     @cached_property
     def objects(self) -> FsspecObjectStore:
         """Our objects."""
         from rag_cluster.stores.objects import FsspecObjectStore
 
-        settings = self.settings
-        return FsspecObjectStore(
-            settings.objects,
-            endpoint_url=settings.s3_endpoint_url,
-            access_key=settings.s3_access_key.get_secret_value(),
-            secret_key=settings.s3_secret_key.get_secret_value(),
-            region=settings.s3_region,
-            timeout=settings.object_timeout,
-        )
+        return FsspecObjectStore(self.settings.objects, self._s3)
 
     @cached_property
     def inputs(self) -> FsspecInputFiles:
         """The user's files."""
         from rag_cluster.stores.inputs import FsspecInputFiles
 
-        settings = self.settings
-        return FsspecInputFiles(
-            endpoint_url=settings.s3_endpoint_url,
-            access_key=settings.s3_access_key.get_secret_value(),
-            secret_key=settings.s3_secret_key.get_secret_value(),
-            region=settings.s3_region,
-            timeout=settings.object_timeout,
-        )
+        return FsspecInputFiles(self._s3)
 
     @cached_property
     def snapshots(self) -> ParquetSnapshotStore:

@@ -15,16 +15,16 @@ from rag_cluster.domain import keys
 from rag_cluster.domain.ports import ObjectStore
 from rag_cluster.errors import InvalidRequestError, NotFoundError
 from rag_cluster.stores.objects import FsspecObjectStore
+from rag_cluster.stores.s3 import S3Options
 from tests.fixtures.s3 import S3Server
 
 
 def s3_store(server: S3Server) -> FsspecObjectStore:
     return FsspecObjectStore(
         f"s3://{server.new_prefix()}/some/prefix",
-        endpoint_url=server.endpoint_url,
-        access_key=server.access_key,
-        secret_key=server.secret_key,
-        timeout=20,
+        S3Options(
+            endpoint_url=server.endpoint_url, access_key=server.access_key, secret_key=server.secret_key, timeout=20
+        ),
     )
 
 

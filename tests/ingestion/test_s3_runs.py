@@ -17,6 +17,7 @@ from rag_cluster.ingestion.plan import plan
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.stores.inputs import FsspecInputFiles
 from rag_cluster.stores.objects import FsspecObjectStore
+from rag_cluster.stores.s3 import S3Options
 from rag_cluster.stores.snapshots import ParquetSnapshotStore
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.write_path import Bench
@@ -44,10 +45,10 @@ def on_s3(bench: Bench, s3_server: S3Server) -> WritePath:
         "access_key": s3_server.access_key,
         "secret_key": s3_server.secret_key,
     }
-    objects = FsspecObjectStore(f"s3://{s3_server.new_prefix()}", **access)
+    objects = FsspecObjectStore(f"s3://{s3_server.new_prefix()}", S3Options(**access))
     return replace(
         bench.write_path,
-        inputs=FsspecInputFiles(**access),
+        inputs=FsspecInputFiles(S3Options(**access)),
         objects=objects,
         snapshots=ParquetSnapshotStore(objects),
         drain=lambda: 0,

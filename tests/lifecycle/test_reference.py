@@ -28,6 +28,7 @@ from rag_cluster.stores.inputs import FsspecInputFiles
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.inventory import PostgresInventory
 from rag_cluster.stores.postgres.uploads import PostgresUploadQueue
+from rag_cluster.stores.s3 import S3Options
 from tests.fixtures.s3 import S3Server
 from tests.fixtures.write_path import Bench
 
@@ -264,7 +265,7 @@ def test_objects_of_s3_are_referenced_alike(bench: Bench, s3_server: S3Server) -
     name = f"{prefix}/泊位 #7.txt"
     files.pipe_file(name, TEXT.encode())
     inputs = FsspecInputFiles(
-        endpoint_url=s3_server.endpoint_url, access_key=s3_server.access_key, secret_key=s3_server.secret_key
+        S3Options(endpoint_url=s3_server.endpoint_url, access_key=s3_server.access_key, secret_key=s3_server.secret_key)
     )
     path = replace(bench.write_path, inputs=inputs)
     document = ingest(path, bench.base.id, f"s3://{prefix}/")

@@ -264,17 +264,19 @@ def bucket(s3_server: S3Server) -> str:
 @pytest.fixture
 def s3(s3_server: S3Server) -> FsspecInputFiles:
     created = FsspecInputFiles(
-        endpoint_url=s3_server.endpoint_url,
-        access_key=s3_server.access_key,
-        secret_key=s3_server.secret_key,
-        timeout=20,
+        S3Options(
+            endpoint_url=s3_server.endpoint_url,
+            access_key=s3_server.access_key,
+            secret_key=s3_server.secret_key,
+            timeout=20,
+        )
     )
     return pickle.loads(pickle.dumps(created))
 
 
 @pytest.fixture
 def s3_off() -> FsspecInputFiles:
-    return FsspecInputFiles(endpoint_url="http://127.0.0.1:9", access_key="a", secret_key="b")
+    return FsspecInputFiles(S3Options(endpoint_url="http://127.0.0.1:9", access_key="a", secret_key="b"))
 
 
 def test_an_s3_prefix_is_a_folder(s3: FsspecInputFiles, bucket: str) -> None:
@@ -360,6 +362,6 @@ def test_s3_listings_are_not_remembered(s3: FsspecInputFiles, s3_server: S3Serve
 
 
 def test_an_s3_that_cannot_be_reached_is_an_outage(tmp_path: Path) -> None:
-    files = FsspecInputFiles(endpoint_url="http://127.0.0.1:9", access_key="a", secret_key="b", timeout=2)
+    files = FsspecInputFiles(S3Options(endpoint_url="http://127.0.0.1:9", access_key="a", secret_key="b", timeout=2))
     with pytest.raises(SourceUnavailableError):
         files.fetch("s3://bucket/key", str(tmp_path / "copy"))

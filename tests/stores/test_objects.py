@@ -16,6 +16,7 @@ from botocore.exceptions import ClientError
 
 from rag_cluster.errors import InvalidSettingError, StoreUnavailableError
 from rag_cluster.stores.objects import FsspecObjectStore
+from rag_cluster.stores.s3 import S3Options
 from tests.fixtures.s3 import S3Server
 
 
@@ -92,7 +93,7 @@ def test_a_url_that_names_no_store_is_refused(url: str) -> None:
 
 def test_an_unreachable_s3_server_is_an_outage_within_seconds() -> None:
     store = FsspecObjectStore(
-        "s3://bucket/x", endpoint_url="http://127.0.0.1:9", access_key="a", secret_key="b", timeout=2
+        "s3://bucket/x", S3Options(endpoint_url="http://127.0.0.1:9", access_key="a", secret_key="b", timeout=2)
     )
     start = time.monotonic()
     with pytest.raises(StoreUnavailableError):
@@ -104,7 +105,7 @@ def test_an_unreachable_s3_server_is_an_outage_within_seconds() -> None:
 
 def test_wrong_credentials_are_an_outage_not_a_missing_object(s3_server: object) -> None:
     store = FsspecObjectStore(
-        "s3://bucket/x", endpoint_url=s3_server.endpoint_url, access_key="wrong", secret_key="wrong"
+        "s3://bucket/x", S3Options(endpoint_url=s3_server.endpoint_url, access_key="wrong", secret_key="wrong")
     )
     with pytest.raises(StoreUnavailableError):
         store.exists("a")
@@ -131,9 +132,9 @@ def test_a_large_object_goes_to_s3_in_parts_and_is_seen_whole_or_not_at_all(
 ) -> None:
     store = FsspecObjectStore(
         f"s3://{s3_server.new_prefix()}",
-        endpoint_url=s3_server.endpoint_url,
-        access_key=s3_server.access_key,
-        secret_key=s3_server.secret_key,
+        S3Options(
+            endpoint_url=s3_server.endpoint_url, access_key=s3_server.access_key, secret_key=s3_server.secret_key
+        ),
     )
     content = os.urandom(1024) * (17 * 1024)
     (tmp_path / "large").write_bytes(content)
