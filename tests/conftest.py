@@ -16,7 +16,6 @@ LONGEST_FIRST = (
     "serving/test_two_cpus.py",
     "stores/test_embedded.py",
     "benchmarks/test_ingestion.py",
-    "serving/test_gpu_cluster.py",
     "resilience/test_queries_during_updates.py",
     "lifecycle/test_reembed.py",
     "lifecycle/test_fsck.py",

@@ -47,6 +47,16 @@ def stores(make_stores: MakeStores) -> EmbeddedStores:
     return make_stores("home")
 
 
+@pytest.fixture(scope="module")
+def running() -> Iterator[EmbeddedStores]:
+    """Both servers, for tests that only look."""
+    with tempfile.TemporaryDirectory(prefix="rag-", ignore_cleanup_errors=True) as home:
+        stores = EmbeddedStores(Path(home))
+        stores.up()
+        yield stores
+        stores.down()
+
+
 def pids(stores: EmbeddedStores) -> list[int | None]:
     return [server.pid for server in stores.status().servers]
 
@@ -84,16 +94,15 @@ def test_up_status_and_down(stores: EmbeddedStores) -> None:
     assert not stores.down().running
 
 
-def test_a_running_server_is_found_in_milliseconds(stores: EmbeddedStores) -> None:
-    stores.up()
+def test_a_running_server_is_found_in_milliseconds(running: EmbeddedStores) -> None:
     start = time.perf_counter()
     for _ in range(20):
-        stores.ensure_postgres()
-        stores.ensure_milvus()
+        running.ensure_postgres()
+        running.ensure_milvus()
     assert (time.perf_counter() - start) / 40 < 0.2
 
 
-@pytest.mark.parametrize("name", ["with space & sign's", "数据 目录", "x" * 130, "percent%20$HOME"])
+@pytest.mark.parametrize("name", ["数据 目录 & sign's percent%20$HOME", "x" * 130])
 def test_any_directory_name_works_and_data_outlives_the_servers(make_stores: MakeStores, name: str) -> None:
     stores = make_stores(name)
     write_fact(stores.ensure_postgres(), 1)
@@ -160,9 +169,8 @@ def test_many_processes_that_find_the_stores_gone_start_one_of_each(stores: Embe
     assert sum(f"--data-dir {stores.home}/milvus" in line for line in lines) == 1
 
 
-def test_the_servers_outlive_whoever_started_them_as_nobodys_child(stores: EmbeddedStores) -> None:
-    stores.up()
-    for pid in pids(stores):
+def test_the_servers_outlive_whoever_started_them_as_nobodys_child(running: EmbeddedStores) -> None:
+    for pid in pids(running):
         process = psutil.Process(pid)
         assert process.ppid() != os.getpid()
         assert os.getsid(pid) != os.getsid(0)
