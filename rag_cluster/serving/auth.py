@@ -13,8 +13,8 @@ from rag_cluster.errors import AuthenticationError, ForbiddenError
 from rag_cluster.serving.backend import Backend
 
 
-def backend(request: Request) -> Backend:
-    """The application's services."""
+async def backend(request: Request) -> Backend:
+    """The application's services. Asynchronous, as all dependencies that do not wait: others cost a thread."""
     services: Backend = request.app.state.backend
     return services
 
@@ -23,13 +23,26 @@ def principal(request: Request, services: Annotated[Backend, Depends(backend)]) 
     """The caller. Runs in the thread pool, as resolving a key is a PostgreSQL statement."""
     if services.caller is not None:
         return services.caller
+    secret = secret_of(request)
+    if secret is not None:
+        return services.catalog.resolve_api_key(secret)
+    return without_key(request, has_api_keys=services.catalog.has_api_keys())
+
+
+def secret_of(request: Request) -> str | None:
+    """The API key that the request brings. AuthenticationError for a header that is there and brings none."""
     header = request.headers.get("authorization", "")
     scheme, _, secret = header.partition(" ")
     if secret and scheme.lower() == "bearer":
-        return services.catalog.resolve_api_key(secret.strip())
+        return secret.strip()
     if header:
         raise AuthenticationError("Send the API key as 'Authorization: Bearer KEY'.")
-    if services.catalog.has_api_keys():
+    return None
+
+
+def without_key(request: Request, *, has_api_keys: bool) -> Principal:
+    """Who asks without a key: AuthenticationError where there are keys, ForbiddenError from elsewhere."""
+    if has_api_keys:
         raise AuthenticationError("This server needs an API key: 'Authorization: Bearer KEY'.")
     require_local(request)
     return LOCAL

@@ -11,6 +11,7 @@ from rag_cluster.answering.answerer import Answerer
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.documents import DeleteReceipt, Document, IngestionJob, Receipt, Source
 from rag_cluster.domain.ports import (
+    Admissions,
     Agents,
     AsyncEmbedder,
     AsyncReranker,
@@ -36,6 +37,7 @@ class Backend:
     settings: Settings
     limits: ParseLimits
     catalog: Catalog
+    admissions: Admissions
     agents: Agents
     ledger: Ledger
     uploads: UploadQueue
@@ -84,6 +86,7 @@ def make_backend(
         settings=services.settings,
         limits=parse_limits(services.settings),
         catalog=services.catalog,
+        admissions=services.admissions,
         agents=services.agents,
         ledger=services.ledger,
         uploads=services.uploads,

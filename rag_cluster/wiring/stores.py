@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from rag_cluster.stores.embedded import EmbeddedStores
+from rag_cluster.stores.postgres.admissions import PostgresAdmissions
 from rag_cluster.stores.postgres.agents import PostgresAgents
 from rag_cluster.stores.postgres.catalog import PostgresCatalog
 from rag_cluster.stores.postgres.chunk_search import PostgresChunkSearch
@@ -121,6 +122,11 @@ class StoreServices(Wired):
     def outbox(self) -> PostgresOutbox:
         """Effects owed to other stores."""
         return PostgresOutbox(self.database)
+
+    @cached_property
+    def admissions(self) -> PostgresAdmissions:
+        """Callers and the knowledge bases that they name."""
+        return PostgresAdmissions(self.database)
 
     @cached_property
     def evidence(self) -> PostgresEvidence:

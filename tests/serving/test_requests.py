@@ -125,6 +125,25 @@ async def test_with_an_api_key_configured_every_route_of_v1_needs_one(
     assert (await api.get("/healthz")).status_code == 200
 
 
+async def test_who_may_not_ask_is_told_so_before_anything_is_said_of_the_question(
+    api: httpx.AsyncClient, base: Any, services: Services
+) -> None:
+    reader = services.catalog.create_api_key("reader", Principal("reader", frozenset({base["id"]})))
+    headers = {"Authorization": f"Bearer {reader}"}
+    good = {"knowledge_base": " handbook ", "query": "dam"}
+    bodies: list[Any] = [good, {"query": "dam"}, {"knowledge_base": ["handbook"]}, {"knowledge_base": "x" * 900}, []]
+    for route in ("/v1/retrieve", "/v1/answer", "/v1/explain"):
+        statuses = [(await api.post(route, json=body, headers=headers)).status_code for body in bodies[1:]]
+        assert statuses == [400] * 4
+    assert (await api.post("/v1/retrieve", json=good, headers=headers)).status_code == 200
+    unknown = await api.post("/v1/retrieve", json={**good, "knowledge_base": "other"}, headers=headers)
+    assert unknown.status_code == 404
+    services.catalog.revoke_api_key("reader")
+    for body in bodies:
+        for given in (headers, {"Authorization": "Basic abc"}, {}):
+            assert (await api.post("/v1/retrieve", json=body, headers=given)).status_code == 401
+
+
 async def test_what_is_not_granted_does_not_exist(
     api: httpx.AsyncClient, upload: Any, work: Any, services: Services
 ) -> None:

@@ -65,9 +65,9 @@ async def test_retrieval_asks_for_scope_and_facts_once_and_writes_one_row(
         statements.clear()
         found = (await api.post("/v1/retrieve", json=body, headers=headers)).json()
         assert len(found["results"]) == min(top_k, 12)
-    # Before these the key, and the knowledge base by its name or id.
-    assert len(statements) == 5 and [one[: len(FACTS[0])] for one in statements[2:4]] == FACTS, statements
-    assert statements[4] == AUDIT
+    # Before these the key and the knowledge base, by its name or id, together.
+    assert len(statements) == 4 and [one[: len(FACTS[0])] for one in statements[1:3]] == FACTS, statements
+    assert statements[3] == AUDIT
 
 
 async def test_an_answer_adds_its_session_and_two_messages(
@@ -78,10 +78,10 @@ async def test_an_answer_adds_its_session_and_two_messages(
     for _ in range(2):
         statements.clear()
         assert (await api.post("/v1/answer", json=body, headers=headers)).status_code == 200
-    added = [one for one in statements[4:] if one.startswith(("INSERT INTO", "SELECT 1"))]
+    added = [one for one in statements[3:] if one.startswith(("INSERT INTO", "SELECT 1"))]
     assert [one.split()[2] for one in added if one.startswith("INSERT")] == [
         "chat_sessions",
         "chat_messages",
         "chat_messages",
     ]
-    assert len(statements) == 4 + len(added) + 1 and len(added) == 4, statements
+    assert len(statements) == 3 + len(added) + 1 and len(added) == 4, statements

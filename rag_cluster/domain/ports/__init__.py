@@ -10,7 +10,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from rag_cluster.domain.ports.agents import Agents
-from rag_cluster.domain.ports.catalog import ApiKeys, Catalog, Documents, KnowledgeBases
+from rag_cluster.domain.ports.catalog import (
+    Admission,
+    Admissions,
+    ApiKeys,
+    Catalog,
+    Documents,
+    KnowledgeBases,
+)
 from rag_cluster.domain.ports.content import (
     Chunker,
     DocumentParser,
@@ -42,6 +49,8 @@ if TYPE_CHECKING:
     from rag_cluster.domain.ports.engines import Matrix as Matrix
 
 __all__ = [
+    "Admission",
+    "Admissions",
     "Agents",
     "Analyzer",
     "ApiKeys",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 from rag_cluster.domain.access import AccessAttributes, ApiKey, Principal
@@ -138,6 +139,25 @@ class ApiKeys(Protocol):
     def revoke_api_key(self, name: str) -> ApiKey:
         """Refused from the next request on; again is harmless. Its name stays taken, as its sessions keep it.
         NotFoundError."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Admission:
+    """Who asks, and for what, as it is at one moment."""
+
+    principal: Principal | None
+    """Whom the key stands for; None without a key, or with one that is not valid."""
+    has_api_keys: bool
+    knowledge_base: KnowledgeBase | None
+    """The one that was named, whoever may use it; None when there is none."""
+
+
+class Admissions(Protocol):
+    """What every query begins with, in one statement."""
+
+    async def admission(self, secret: str | None, knowledge_base: str | None) -> Admission:
+        """An API key's secret and a knowledge base's id or name, as far as given."""
         ...
 
 

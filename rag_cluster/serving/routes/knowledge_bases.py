@@ -30,8 +30,13 @@ def granted(services: Backend, caller: Principal, id_or_name: str) -> KnowledgeB
     """The knowledge base, if the caller may know of it: NotFoundError otherwise, in the same words."""
     base = services.catalog.knowledge_base(id_or_name)
     if not caller.may_use(base.id):
-        raise NotFoundError(f"no knowledge base {id_or_name[:200]!r}")
+        raise unknown(id_or_name)
     return base
+
+
+def unknown(id_or_name: str) -> NotFoundError:
+    """The same words for what is not there and for what the caller may not know of."""
+    return NotFoundError(f"no knowledge base {id_or_name[:200]!r}")
 
 
 @router.post("", status_code=201)

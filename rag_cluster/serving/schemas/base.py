@@ -10,7 +10,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstra
 from rag_cluster.domain.access import MAX_ACL_BYTES
 from rag_cluster.domain.plain_values import check_metadata, check_plain
 
-Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
+MAX_NAME = 200
+Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NAME)]
 Group = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
 
 

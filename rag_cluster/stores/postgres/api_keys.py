@@ -34,7 +34,7 @@ class ApiKeyCatalog:
         values = {
             "id": str(uuid4()),
             "name": name,
-            "sha256": _digest(secret),
+            "sha256": secret_digest(secret),
             "granted": None if granted is None else sorted(as_uuid(key, "knowledge base") for key in granted),
             "groups": sorted(principal.groups),
             "department": principal.department,
@@ -57,14 +57,14 @@ class ApiKeyCatalog:
     def resolve_api_key(self, secret: str) -> Principal:
         """AuthenticationError."""
         row = None
-        if secret.startswith(_PREFIX):
+        if (digest := secret_digest(secret)) is not None:
             with self._database.connection() as connection:
                 row = connection.execute(
-                    "SELECT * FROM api_keys WHERE secret_sha256 = %s AND revoked_at IS NULL", (_digest(secret),)
+                    "SELECT * FROM api_keys WHERE secret_sha256 = %s AND revoked_at IS NULL", (digest,)
                 ).fetchone()
         if row is None:
             raise AuthenticationError("the API key is not valid")
-        return _principal(row)
+        return key_principal(row)
 
     def has_api_keys(self) -> bool:
         """Whether a key was ever made: revoking the last one does not open the server to callers without any."""
@@ -91,10 +91,11 @@ class ApiKeyCatalog:
 
 
 def _api_key(row: Mapping[str, Any]) -> ApiKey:
-    return ApiKey(row["name"], _principal(row), row["created_at"], row["revoked_at"])
+    return ApiKey(row["name"], key_principal(row), row["created_at"], row["revoked_at"])
 
 
-def _principal(row: Mapping[str, Any]) -> Principal:
+def key_principal(row: Mapping[str, Any]) -> Principal:
+    """Whom a row of api_keys stands for."""
     granted = row["knowledge_bases"]
     return Principal(
         name=row["name"],
@@ -106,5 +107,8 @@ def _principal(row: Mapping[str, Any]) -> Principal:
     )
 
 
-def _digest(secret: str) -> str:
+def secret_digest(secret: str) -> str | None:
+    """What is stored of a secret; None for what cannot be one."""
+    if not secret.startswith(_PREFIX):
+        return None
     return hashlib.sha256(secret.encode(errors="surrogatepass")).hexdigest()

@@ -17,6 +17,11 @@ from rag_cluster.stores.postgres.database import Connection, Database
 from rag_cluster.stores.postgres.documents import tombstone_documents
 from rag_cluster.stores.postgres.paging import page, page_values
 
+BY_ID_OR_NAME = """
+SELECT * FROM knowledge_bases WHERE deleted_at IS NULL AND (id = %(id)s::uuid OR name = %(name)s::text)
+ORDER BY name = %(name)s::text LIMIT 1"""
+"""Of those that are there; an id wins over a name that looks like one."""
+
 
 class KnowledgeBaseCatalog:
     """`Catalog`'s methods on knowledge bases and sources."""
@@ -43,11 +48,8 @@ class KnowledgeBaseCatalog:
     def knowledge_base(self, id_or_name: str) -> KnowledgeBase:
         """NotFoundError."""
         with self._database.connection() as connection:
-            row = connection.execute(
-                """SELECT * FROM knowledge_bases WHERE deleted_at IS NULL AND (id = %s OR name = %s)
-                   ORDER BY name = %s LIMIT 1""",  # an id wins over a name that looks like one
-                (known_uuid(id_or_name), id_or_name, id_or_name),
-            ).fetchone()
+            values = {"id": known_uuid(id_or_name), "name": id_or_name}
+            row = connection.execute(BY_ID_OR_NAME, values).fetchone()
         if row is None:
             raise _no_knowledge_base(id_or_name)
         return rows.knowledge_base(row)
