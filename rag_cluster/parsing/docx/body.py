@@ -5,7 +5,6 @@ from __future__ import annotations
 import re
 import tempfile
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from rag_cluster.domain.blocks import BlockType, DocumentSource, SourceLocator
@@ -14,6 +13,7 @@ from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.docx.alt_chunk import add_foreign
 from rag_cluster.parsing.docx.inline import Inline, InlineReader, is_placeholder, shown_branch
 from rag_cluster.parsing.docx.numbering import Numbering
+from rag_cluster.parsing.docx.pending import Pending, Picture
 from rag_cluster.parsing.docx.styles import Styles, outline_level
 from rag_cluster.parsing.docx.tables import only_cell, read_grid
 from rag_cluster.parsing.drawing import add_chart, add_diagram, add_picture, alt_text, is_decorative, rich_text
@@ -27,19 +27,7 @@ _SKIPPED = frozenset({"sectPr", "del", "moveFrom", "sdtPr", "sdtEndPr", "pPr", "
 _FIGURE = re.compile(r"^(?:图|圖|figure|fig\.?|abb(?:ildung|\.)|照片)\s*[\d一二三四五六七八九十]", re.IGNORECASE)
 _TABLE = re.compile(r"^(?:表|table|tab\.|tabelle|tableau|tabla)", re.IGNORECASE)
 _TYPED_BULLET = re.compile(r"^([•◦▪‣●])\s*(?=\S)")
-_CODE = re.compile(
-    r"[{}=<>;\\|]|\w\(|\[\w*\]|^\s*(?:\$|#|>>>|--|//)\s*\S|://|^\s*(?:def|class|import|from|return|for|while|if|else|try|"
-    r"public|private|void|var|let|const|function|package|select|insert|update|delete|create|git|sudo|pip|npm|docker)\b",
-    re.MULTILINE | re.IGNORECASE,
-)
-
 _HERE = SourceLocator()
-
-
-@dataclass(frozen=True, slots=True)
-class _Picture:
-    part: str
-    caption: str
 
 
 class BodyReader:
@@ -56,10 +44,7 @@ class BodyReader:
         self._notes = {kind: _notes(package, part, kind) for kind in ("footnote", "endnote")}
         self._told: set[tuple[str, str]] = set()
         self._carried: Inline | None = None
-        self._code: list[str] = []
-        self._code_is_sure = False
-        self._pictures: list[_Picture] = []
-        self._caption = ""
+        self._pending = Pending(package, builder)
         self._depth = 0
         self._in_box = 0
 
@@ -68,15 +53,7 @@ class BodyReader:
         self._walk(container)
         if self._depth == 0:
             self._flush_carried()
-            self.flush()
-
-    def flush(self) -> None:
-        """Write what waits for a following paragraph: code lines, pictures without a caption, a caption alone."""
-        self._flush_code()
-        self._flush_pictures()
-        if self._caption:
-            caption, self._caption = self._caption, ""
-            self._builder.add(BlockType.TEXT, caption, metadata={"role": "caption"})
+            self._pending.flush()
 
     def _walk(self, container: Iterable[Any]) -> None:
         for node in container:
@@ -107,7 +84,7 @@ class BodyReader:
         link = self._package.relationships(self._part).get(node.get(qn("r:id"), ""))
         if link is None or link.external:
             return
-        self.flush()
+        self._pending.flush()
         try:
             content = self._package.read(link.target)
             if not content.startswith(b"PK"):
@@ -145,17 +122,17 @@ class BodyReader:
             return
         role = self._styles.role(style_id)
         text = inline.text
-        if role == "caption" or (text and self._pictures and _FIGURE.match(text) and len(text) < 200):
+        if role == "caption" or (text and self._pending.pictures and _FIGURE.match(text) and len(text) < 200):
             self._caption_paragraph(inline)
             return
         level = self._heading_level(properties, style_id, role)
         number = self._number(properties, style_id)
-        if level is None and number is None and self._code_line(inline, role):
+        if level is None and number is None and self._pending.code_line(inline, role):
             return
         if text or inline.objects:
-            self._flush_code()
+            self._pending.flush_code()
         if text:
-            self._flush_before_text()
+            self._pending.before_text()
             self._write(text, role, level, number)
         self._after(inline)
 
@@ -165,15 +142,10 @@ class BodyReader:
         if inline is None:
             return
         if text := inline.text:
-            self._flush_code()
-            self._flush_before_text()
+            self._pending.flush_code()
+            self._pending.before_text()
             self._write(text, "", None, None)
         self._after(inline)
-
-    def _flush_before_text(self) -> None:
-        self._flush_pictures()
-        if self._caption:
-            self.flush()
 
     def _write(self, text: str, role: str, level: int | None, number: tuple[str, int] | None) -> None:
         marker, depth = number or ("", 0)
@@ -216,54 +188,19 @@ class BodyReader:
             return None
         return drawn[0], self._styles.list_level(style_id) if own is None and not depth else depth
 
-    def _code_line(self, inline: Inline, role: str) -> bool:
-        """Whether the paragraph is taken as a line of code; blank lines belong to the code around them."""
-        text = "".join(inline.parts).rstrip()
-        if not text.strip():
-            if self._code and not inline.objects:
-                self._code.append("")
-                return True
-            return False
-        if inline.objects or (role != "code" and inline.plain):
-            return False
-        self._flush_before_text()
-        self._code.append(text)
-        self._code_is_sure = self._code_is_sure or role == "code"
-        return True
-
-    def _flush_code(self) -> None:
-        lines, self._code = self._code, []
-        sure, self._code_is_sure = self._code_is_sure, False
-        if not lines:
-            return
-        if sure or _CODE.search("\n".join(lines)):
-            self._builder.add(BlockType.CODE, "\n".join(lines).rstrip())
-            return
-        for line in filter(str.strip, lines):
-            self._builder.add(BlockType.TEXT, line)
-
     # Pictures and their captions
 
     def _caption_paragraph(self, inline: Inline) -> None:
-        self._flush_code()
+        self._pending.flush_code()
         for node in inline.objects:
             self._object(node)
         inline.objects.clear()
-        if inline.text and self._pictures and not _TABLE.match(inline.text):
-            self._flush_pictures(inline.text)
+        if inline.text and self._pending.pictures and not _TABLE.match(inline.text):
+            self._pending.flush_pictures(inline.text)
         elif inline.text:
-            self._flush_before_text()
-            self._caption = inline.text
+            self._pending.before_text()
+            self._pending.caption = inline.text
         self._after(inline)
-
-    def _flush_pictures(self, caption: str = "") -> None:
-        pictures, self._pictures = self._pictures, []
-        for position, picture in enumerate(pictures, 1):
-            own = caption if position == len(pictures) else ""
-            shown = picture.caption or own
-            text = own if own and picture.caption else ""
-            if not add_picture(self._builder, self._package, picture.part, caption=shown, text=text) and own:
-                self._builder.add(BlockType.TEXT, own, metadata={"role": "caption"})
 
     def _after(self, inline: Inline) -> None:
         """What hangs on a paragraph: drawings, then notes."""
@@ -277,7 +214,7 @@ class BodyReader:
         if note is None or key in self._told:
             return
         self._told.add(key)
-        self.flush()
+        self._pending.flush()
         lines: list[str] = []
         for paragraph in note.iter(qn("w:p")):
             inline = self._inline.read(paragraph, _style_id(find(paragraph, "w:pPr")))
@@ -327,33 +264,33 @@ class BodyReader:
         if link is None:
             return
         if link.external:
-            self.flush()
+            self._pending.flush()
             self._builder.picture(caption)
             return
-        if self._caption and not _TABLE.match(self._caption):
-            text, self._caption = self._caption, ""
+        if self._pending.caption and not _TABLE.match(self._pending.caption):
+            text, self._pending.caption = self._pending.caption, ""
             add_picture(
                 self._builder, self._package, link.target, caption=caption or text, text=text if caption else ""
             )
             return
-        self._pictures.append(_Picture(link.target, caption))
+        self._pending.pictures.append(Picture(link.target, caption))
 
     def _flush_and_add(self, add: Any, identifier: str) -> None:
         link = self._package.relationships(self._part).get(identifier)
         root = None if link is None or link.external else self._package.optional_xml(link.target)
         if root is not None:
-            self.flush()
+            self._pending.flush()
             add(self._builder, root, _HERE)
 
     def _box(self, content: Any) -> None:
         if self._depth >= MAX_DEPTH:
             return
-        self.flush()
+        self._pending.flush()
         carried, self._carried = self._carried, None
         self._depth += 1
         self._in_box += 1
         self._walk(content)
-        self.flush()
+        self._pending.flush()
         self._in_box -= 1
         self._depth -= 1
         self._carried = carried
@@ -365,10 +302,10 @@ class BodyReader:
             self._builder.warn("Tables nested too deeply were left out")
             return
         self._flush_carried()
-        self._flush_code()
-        self._flush_pictures()
-        caption = self._caption
-        self.flush()
+        self._pending.flush_code()
+        self._pending.flush_pictures()
+        caption = self._pending.caption
+        self._pending.flush()
         self._depth += 1
         frame = only_cell(table)
         if frame is not None:
@@ -380,7 +317,7 @@ class BodyReader:
             for inline in grid.paragraphs:
                 self._after(inline)
             self._walk(grid.nested)
-        self.flush()
+        self._pending.flush()
         self._depth -= 1
 
     def _cell_paragraph(self, paragraph: Any) -> tuple[str, Inline]:
