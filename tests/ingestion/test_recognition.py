@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 import time
@@ -15,6 +16,7 @@ import pytest
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import DocumentStatus, PlanAction, PlannedFile, RunStatus, SourceFile, SourceKind
 from rag_cluster.domain.ids import bulk_document_id
+from rag_cluster.errors import NotFoundError
 from rag_cluster.ingestion import pipeline, steps
 from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
 from rag_cluster.ingestion.plan import plan
@@ -23,6 +25,7 @@ from rag_cluster.ingestion.rows import AwaitingRecognition, PreparedPart
 from rag_cluster.ingestion.write_path import Pools
 from rag_cluster.parsing.ocr import OcrMode
 from rag_cluster.stores.postgres.database import Database
+from tests.fixtures.in_process import in_process
 from tests.fixtures.write_path import Bench
 
 MIXED = "text|The quay is 400 metres long.\nscan|{seconds}|Berth nine is closed.\ntext|The crane lifts 40 tonnes."
@@ -36,6 +39,11 @@ def with_ocr(bench: Bench, mode: OcrMode = OcrMode.AUTO, pools: Pools = Pools())
 
 def run(bench: Bench, options: IngestionOptions = IngestionOptions(progress=False)) -> IngestionReport:
     return run_ingestion(bench.recipe, bench.base.name, [str(bench.folder)], options)
+
+
+def run_here(bench: Bench) -> IngestionReport:
+    with in_process():
+        return run(bench)
 
 
 def document_id(bench: Bench, name: str) -> str:
@@ -99,11 +107,28 @@ class TestRuns:
 
     def test_where_there_is_room_scans_are_recognised_while_text_is_still_prepared(self, bench: Bench) -> None:
         bench = with_ocr(bench)
+        bench.recipe = replace(bench.recipe, document_timeout=100.0)
+        recognised = bench.folder.parent / "recognised"
         bench.write("a.scan", "scan|0|Berth nine is closed.")
-        for n in range(24):
-            bench.write(f"c{n:02}.pages", f"slow|1|Berth {n} is {n + 5} metres deep.")
-        assert run(bench).ok
-        assert ready_at(bench, "a.scan") < max(ready_at(bench, f"c{n:02}.pages") for n in range(24))
+        for n in range(4):
+            bench.write(f"b{n}.txt", f"Berth {n} is {n + 5} metres deep.")
+        bench.write("c.pages", f"until|{recognised}|The crane lifts 40 tonnes.")
+        over = threading.Event()
+
+        def watch() -> None:
+            while not over.wait(0.1):
+                with contextlib.suppress(NotFoundError):  # not claimed yet
+                    if bench.write_path.catalog.document(document_id(bench, "a.scan"), LOCAL).visible:
+                        recognised.touch()
+                        return
+
+        watcher = threading.Thread(target=watch)
+        watcher.start()
+        report = run(bench)
+        over.set()
+        watcher.join()
+        assert recognised.exists(), "the scan waited for the text"
+        assert (report.ok, outcomes(report)) == (True, {"ready": 6})
 
     def test_the_ocr_pool_has_its_own_size(self, bench: Bench) -> None:
         bench = with_ocr(bench, pools=Pools(ocr_actors=2, ocr_cpus=0.25))
@@ -179,11 +204,11 @@ class TestRuns:
         (item,) = plan(bench.write_path, bench.base.id, [str(bench.folder)])
         assert isinstance(item, PlannedFile) and item.action is PlanAction.RECOGNIZE
         bench.recipe.calls.clear()
-        report = run(bench)
+        report = run_here(bench)
         assert (report.ok, bench.calls["parsed"], actors(bench, "text")) == (True, 1, set())
         assert "Berth nine" in published(bench, "a.pages")[1]
         assert set(bench.versions_in_index(document_id(bench, "a.pages"))) == {2}
-        assert outcomes(run(bench)) == {"unchanged": 1}
+        assert outcomes(run_here(bench)) == {"unchanged": 1}
 
     def test_a_cancelled_run_recognises_nothing_more_and_is_resumed(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
@@ -201,7 +226,7 @@ class TestRuns:
             patch.setattr(pipeline, "_stream", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 run(bench)
-        assert run(bench).ok
+        assert run_here(bench).ok
         for n in range(6):
             assert published(bench, f"{n}.scan")[1] == f"Berth {n} is closed."
             assert bench.versions_in_index(document_id(bench, f"{n}.scan")).total() == 1
@@ -210,7 +235,7 @@ class TestRuns:
         bench = with_ocr(bench, OcrMode.DEFERRED)
         bench.recipe = replace(bench.recipe, document_timeout=1.0)
         bench.write("a.pages", MIXED.format(seconds=30))
-        report = run(bench)
+        report = run_here(bench)
         assert report.failures == {"parse_timeout": 1}
         assert published(bench, "a.pages") == (1, "The quay is 400 metres long. The crane lifts 40 tonnes.")
 
@@ -221,7 +246,7 @@ class TestRuns:
         bench.write("a.pages", MIXED.format(seconds=0))
         bench.write("b.scan", "scan|0|Berth nine is closed.")
         bench.write("c.txt", "The quay is 400 metres long.")
-        report = run(bench)
+        report = run_here(bench)
         assert (outcomes(report), report.failures) == ({"ready": 2, "failed": 1}, {"empty_document": 1})
         assert "--ocr" in report.problems[0].message
         assert not actors(bench, "whole")
@@ -233,11 +258,11 @@ class TestRuns:
         bench.write("a.pages", MIXED.format(seconds=0))
         bench.write("b.pages", "text|The crane lifts 40 tonnes.")
         bench.write("c.txt", "The quay is 400 metres long.")
-        assert outcomes(run(off)) == {"ready": 3}
-        assert outcomes(run(auto)) == {"ready": 1, "unchanged": 2}
+        assert outcomes(run_here(off)) == {"ready": 3}
+        assert outcomes(run_here(auto)) == {"ready": 1, "unchanged": 2}
         assert "Berth nine" in published(bench, "a.pages")[1]
-        assert outcomes(run(with_ocr(bench, OcrMode.DEFERRED))) == {"unchanged": 3}
-        report = run(force)
+        assert outcomes(run_here(with_ocr(bench, OcrMode.DEFERRED))) == {"unchanged": 3}
+        report = run_here(force)
         assert (outcomes(report), report.recognized) == ({"ready": 2, "unchanged": 1}, 4)
         assert fingerprint(bench, "b.pages").endswith("+force")
 
