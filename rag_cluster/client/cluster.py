@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from rag_cluster.client import http, queries
-from rag_cluster.client.ingest import Ingestion, frame_as_manifest, is_frame, locations, records
+from rag_cluster.client.ingest import Ingestion, frame_as_manifest, groups, is_frame, locations, patterns, records
 from rag_cluster.client.jobs import Cluster, Job
 from rag_cluster.client.progress import in_notebook, polled, shown, without_advice
 from rag_cluster.client.reports import ReportView
@@ -127,14 +127,14 @@ class RagCluster:
         *,
         knowledge_base: str | None = None,
         manifest: str | Path | Sequence[str | Path] = (),
-        acl: Sequence[str] | None = None,
+        acl: str | Sequence[str] | None = None,
         department: str | None = None,
         security_level: int = 0,
         chunking: str | None = None,
         retry_failed: bool = False,
         verify_content: bool = False,
-        include: Sequence[str] = (),
-        exclude: Sequence[str] = (),
+        include: str | Sequence[str] = (),
+        exclude: str | Sequence[str] = (),
         reference: bool = False,
         sync: bool = False,
         ocr: str | None = None,
@@ -146,7 +146,8 @@ class RagCluster:
 
         Here with a local Ray; with a `ray_address` as a job of that cluster, whose paths they then are. A DataFrame is
         a manifest: `uri`, and as far as given `acl`, `department`, `security_level`, `metadata`, `chunking`.
-        acl: groups that may read; []: everyone with the base; None: as the document has it, else the base's default.
+        acl: groups that may read, a list or "finance;audit"; []: everyone with the base; None: as the document has it,
+        else the base's default.
         reference: originals stay where they lie; no copies are made.
 
         The same call again follows the job that is under way. With a `key`, a job that succeeded under it is not done
@@ -167,14 +168,14 @@ class RagCluster:
                 self._base(knowledge_base),
                 locations(inputs),
                 manifests,
-                acl=None if acl is None else tuple(acl),
+                acl=groups(acl),
                 department=department,
                 security_level=security_level,
                 chunking=chunking,
                 retry_failed=retry_failed,
                 verify_content=verify_content,
-                include=tuple(include),
-                exclude=tuple(exclude),
+                include=patterns(include),
+                exclude=patterns(exclude),
                 reference=reference,
                 sync=sync,
                 ocr=ocr,
@@ -240,7 +241,7 @@ class RagCluster:
         texts: str | Mapping[str, Any] | Iterable[str | Mapping[str, Any]] | pd.DataFrame,
         *,
         knowledge_base: str | None = None,
-        acl: Sequence[str] | None = None,
+        acl: str | Sequence[str] | None = None,
         department: str | None = None,
         security_level: int = 0,
         chunking: str | None = None,
@@ -266,7 +267,7 @@ class RagCluster:
         files: str | Path | Sequence[str | Path],
         *,
         knowledge_base: str | None = None,
-        acl: Sequence[str] | None = None,
+        acl: str | Sequence[str] | None = None,
         department: str | None = None,
         security_level: int = 0,
         metadata: Mapping[str, Any] | None = None,
@@ -365,11 +366,10 @@ class RagCluster:
         return self._api.listed("/v1/knowledge-bases", KnowledgeBasesView, limit)
 
     def create_knowledge_base(
-        self, name: str, *, description: str = "", default_acl: Sequence[str] | None = None
+        self, name: str, *, description: str = "", default_acl: str | Sequence[str] | None = None
     ) -> KnowledgeBaseResponse:
         """default_acl: groups that read documents without acl; []: everyone with the base; None: closed."""
-        acl = None if default_acl is None else list(default_acl)
-        body = {"name": name, "description": description, "default_acl": acl}
+        body = {"name": name, "description": description, "default_acl": groups(default_acl)}
         return self._api.post("/v1/knowledge-bases", KnowledgeBaseResponse, body)
 
     def delete(self, documents: str | Iterable[str] | pd.DataFrame | DocumentsView | UploadsView) -> DeletionsView:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -85,6 +85,16 @@ class Ingestion:
             "--",
             *self.inputs,
         ]
+
+
+def groups(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
+    """Groups as a list, or as a text "finance;audit", as in a manifest: a text is not a list of its letters."""
+    return None if given is None else tuple(given.split(";") if isinstance(given, str) else given)
+
+
+def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
+    """Patterns as a list; a text is one."""
+    return (given,) if isinstance(given, str) else tuple(given)
 
 
 def locations(given: str | Path | Sequence[str | Path]) -> tuple[str, ...]:

@@ -13,7 +13,7 @@ from typing import IO, Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from rag_cluster.client.http import Api, segment
-from rag_cluster.client.ingest import is_frame, records
+from rag_cluster.client.ingest import groups, is_frame, records
 from rag_cluster.client.views import Row, Tabular
 from rag_cluster.domain.documents import JobStatus
 from rag_cluster.errors import DeadlineExceededError, DocumentError, InvalidRequestError, OverloadedError
@@ -33,7 +33,7 @@ class Upload:
 
     filename: str
     content: bytes | Path
-    acl: Sequence[str] | None = None
+    acl: str | Sequence[str] | None = None
     department: str | None = None
     security_level: int = 0
     metadata: Mapping[str, Any] | None = None
@@ -43,7 +43,7 @@ class Upload:
         """The form's other fields. InvalidRequestError for metadata that is no JSON."""
         try:
             values = {
-                "acl": None if self.acl is None else json.dumps(list(self.acl), ensure_ascii=False),
+                "acl": None if self.acl is None else json.dumps(groups(self.acl), ensure_ascii=False),
                 "department": self.department,
                 "security_level": str(self.security_level) if self.security_level else None,
                 "metadata": json.dumps(dict(self.metadata), ensure_ascii=False) if self.metadata else None,

@@ -1,4 +1,4 @@
-"""DataFrames as lists of what to ingest."""
+"""DataFrames, groups and patterns as a notebook gives them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from rag_cluster.client.ingest import frame_as_manifest
+from rag_cluster.client.ingest import frame_as_manifest, groups, patterns
+from rag_cluster.client.uploads import texts_as_uploads
 from rag_cluster.domain.documents import SourceFile
 from rag_cluster.domain.ports import InputProblem
 from rag_cluster.errors import InvalidRequestError
@@ -45,3 +46,11 @@ def test_a_frame_that_is_no_manifest_is_refused_before_anything_is_listed() -> N
     for columns in ({"path": ["a.txt"]}, {"uri": ["a.txt"], "colour": ["red"]}, {"acl": [["staff"]]}):
         with pytest.raises(InvalidRequestError, match="column"):
             listed(pd.DataFrame(columns))
+
+
+def test_a_text_of_groups_or_patterns_is_not_a_list_of_its_letters() -> None:
+    assert groups("staff") == ("staff",) and groups("finance;audit") == ("finance", "audit")
+    assert groups(["finance"]) == ("finance",) and groups([]) == () and groups(None) is None
+    assert patterns("*.pdf") == ("*.pdf",) and patterns(["*.pdf", "*.md"]) == ("*.pdf", "*.md")
+    (upload,) = texts_as_uploads({"text": "A quay.", "acl": "finance;audit"}, {})
+    assert upload.fields()["acl"] == '["finance", "audit"]'
