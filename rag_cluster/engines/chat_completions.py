@@ -14,6 +14,7 @@ from tenacity import AsyncRetrying, Retrying
 
 from rag_cluster.engines.attempts import MAX_QUOTED, Refused, accepted, grown, reason, retrying
 from rag_cluster.engines.chat_stream import BrokenStream, ChatStream
+from rag_cluster.engines.options import Endpoint
 from rag_cluster.errors import ContextOverflowError, ModelUnavailableError, OverloadedError, RagClusterError
 
 Messages = Sequence[Mapping[str, Any]]
@@ -25,30 +26,12 @@ MAX_STREAM_BYTES = 64 * 1024 * 1024
 
 
 class ChatCompletions:
-    """One model at one endpoint. Thread-safe and picklable; connects at its first call.
+    """One model at one endpoint. Thread-safe and picklable; connects at its first call. max_bytes: of an answer."""
 
-    url: up to and with the version, e.g. http://localhost:8000/v1. timeout: seconds of one attempt's silence. retries:
-    further attempts after an outage, with exponential waits between min_wait and max_wait seconds.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        api_key: str = "",
-        *,
-        timeout: float = 60.0,
-        retries: int = 0,
-        min_wait: float = 1.0,
-        max_wait: float = 10.0,
-        max_bytes: int = MAX_ANSWER_BYTES,
-    ) -> None:
-        self.url = url.rstrip("/") + "/chat/completions"
+    def __init__(self, endpoint: Endpoint, model: str, *, max_bytes: int = MAX_ANSWER_BYTES) -> None:
+        self.url = endpoint.url.rstrip("/") + "/chat/completions"
         self.model = model
-        self._api_key = api_key
-        self._timeout = timeout
-        self._retries = retries
-        self._waits = (min_wait, max_wait)
+        self._endpoint = endpoint
         self._max_bytes = max_bytes
         self._unconnected()
 
@@ -85,7 +68,7 @@ class ChatCompletions:
         """
         body = self.body(messages, {**parameters, "stream": True, "stream_options": {"include_usage": True}})
         client = self._connected_async()
-        timeout = httpx.Timeout(self._timeout, read=None)
+        timeout = httpx.Timeout(self._endpoint.timeout, read=None)
         request = client.build_request("POST", self.url, json=body, headers=self._headers(), timeout=timeout)
         response = await client.send(request, stream=True)
         if response.status_code != 200:
@@ -101,7 +84,7 @@ class ChatCompletions:
 
     def retrying(self) -> dict[str, Any]:
         """How to try again, for tenacity."""
-        return retrying(self._retries, *self._waits)
+        return retrying(self._endpoint.retries, self._endpoint.min_wait, self._endpoint.max_wait)
 
     def message(self, error: Exception) -> str:
         """What went wrong, naming the endpoint."""
@@ -133,19 +116,19 @@ class ChatCompletions:
         return bytes(content)
 
     def _headers(self) -> dict[str, str]:
-        return {"Authorization": f"Bearer {self._api_key}"} if self._api_key else {}
+        return {"Authorization": f"Bearer {self._endpoint.api_key}"} if self._endpoint.api_key else {}
 
     def _connected(self) -> httpx.Client:
         with self._lock:
             if self._client is None:
-                self._client = httpx.Client(timeout=self._timeout, follow_redirects=False)
+                self._client = httpx.Client(timeout=self._endpoint.timeout, follow_redirects=False)
             return self._client
 
     def _connected_async(self) -> httpx.AsyncClient:
         loop = asyncio.get_running_loop()
         with self._lock:
             if loop not in self._clients:
-                self._clients[loop] = httpx.AsyncClient(timeout=self._timeout, follow_redirects=False)
+                self._clients[loop] = httpx.AsyncClient(timeout=self._endpoint.timeout, follow_redirects=False)
             return self._clients[loop]
 
 

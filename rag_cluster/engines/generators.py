@@ -10,23 +10,18 @@ from rag_cluster.engines.chat_completions import ChatCompletions
 from rag_cluster.engines.chat_generator import OpenAIGenerator, Patience
 from rag_cluster.engines.extractive import ExtractiveGenerator
 from rag_cluster.engines.extractive_units import Sentences
+from rag_cluster.engines.options import Endpoint
 from rag_cluster.engines.vllm import VllmGenerator
 from rag_cluster.errors import InvalidSettingError
 from rag_cluster.settings import Settings, load_reference
 
 
 def _openai(model: str, settings: Settings, metrics: MetricSink) -> OpenAIGenerator:
-    client = ChatCompletions(
-        settings.generator_url,
-        model,
-        settings.generator_api_key.get_secret_value(),
-        timeout=settings.first_token_timeout,
-        retries=settings.retries,
-        min_wait=settings.retry_min_wait,
-        max_wait=settings.retry_max_wait,
-    )
+    endpoint = Endpoint.of(settings, settings.generator_url, settings.generator_api_key, settings.first_token_timeout)
     patience = Patience(settings.first_token_timeout, settings.generator_timeout)
-    return OpenAIGenerator(client, patience=patience, stop=settings.generator_stop, metrics=metrics)
+    return OpenAIGenerator(
+        ChatCompletions(endpoint, model), patience=patience, stop=settings.generator_stop, metrics=metrics
+    )
 
 
 def _vllm(model: str, settings: Settings, metrics: MetricSink) -> VllmGenerator:

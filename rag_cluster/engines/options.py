@@ -4,13 +4,22 @@ from __future__ import annotations
 
 import importlib.util
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from rag_cluster.errors import MissingDependencyError
+
+if TYPE_CHECKING:
+    from pydantic import SecretStr
+
+    from rag_cluster.settings import Settings
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """An OpenAI-compatible endpoint. url: up to and with the version; times in seconds."""
+    """An OpenAI-compatible endpoint. url: up to and with the version, e.g. http://localhost:8000/v1.
+
+    timeout: seconds of one attempt's silence. retries: further attempts after an outage, with exponential waits.
+    """
 
     url: str = ""
     api_key: str = field(default="", repr=False)
@@ -18,6 +27,18 @@ class Endpoint:
     retries: int = 3
     min_wait: float = 1.0
     max_wait: float = 10.0
+
+    @classmethod
+    def of(cls, settings: Settings, url: str, api_key: SecretStr, timeout: float) -> Endpoint:
+        """With the settings' retries."""
+        return cls(
+            url,
+            api_key.get_secret_value(),
+            timeout,
+            settings.retries,
+            settings.retry_min_wait,
+            settings.retry_max_wait,
+        )
 
 
 @dataclass(frozen=True, slots=True)

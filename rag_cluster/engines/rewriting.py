@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 
 from rag_cluster.domain.answers import GenerationRequest
 from rag_cluster.domain.ports import Generator
 from rag_cluster.domain.terms import language
 from rag_cluster.engines.chat_completions import ChatCompletions
+from rag_cluster.engines.options import Endpoint
 
 PROMPT = (
     "You rewrite search queries. Say the user's question once more in other words, as the text that answers it would: "
@@ -20,13 +22,10 @@ MAX_ANSWER_BYTES = 64 * 1024
 
 
 class OpenAIQueryRewriter:
-    """`QueryRewriter`. Picklable; connects at its first call. One attempt: a rewriting that is late is worth nothing.
+    """`QueryRewriter`. Picklable; connects at its first call. One attempt: a late rewriting is worth nothing."""
 
-    url: up to and with the version, e.g. http://localhost:8000/v1. timeout: seconds.
-    """
-
-    def __init__(self, url: str, model: str, api_key: str = "", *, timeout: float = 3.0) -> None:
-        self._client = ChatCompletions(url, model, api_key, timeout=timeout, max_bytes=MAX_ANSWER_BYTES)
+    def __init__(self, endpoint: Endpoint, model: str) -> None:
+        self._client = ChatCompletions(replace(endpoint, retries=0), model, max_bytes=MAX_ANSWER_BYTES)
         self.name = model
 
     async def rewrite(self, query: str) -> str | None:

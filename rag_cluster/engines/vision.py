@@ -7,6 +7,7 @@ import io
 
 from rag_cluster.domain import ids
 from rag_cluster.engines.chat_completions import ChatCompletions
+from rag_cluster.engines.options import Endpoint
 from rag_cluster.errors import ModelUnavailableError
 
 PROMPT = (
@@ -17,38 +18,14 @@ PROMPT = (
 MAX_TOKENS = 400
 MAX_SIDE = 2048
 """Pixels of the longer side that is sent; what is larger is scaled down."""
-MAX_ANSWER_BYTES = 1024 * 1024
 _SENT_AS_IS = frozenset({"image/png", "image/jpeg", "image/webp", "image/gif"})
 
 
 class OpenAIVisionDescriber:
-    """VisionDescriber. Thread-safe and picklable; connects at its first call.
+    """VisionDescriber. Thread-safe and picklable; connects at its first call."""
 
-    url: up to and with the version, e.g. http://localhost:8000/v1. timeout: seconds of one attempt. retries: further
-    attempts after an outage, with exponential waits between min_wait and max_wait seconds.
-    """
-
-    def __init__(
-        self,
-        url: str,
-        model: str,
-        api_key: str = "",
-        *,
-        timeout: float = 60.0,
-        retries: int = 2,
-        min_wait: float = 1.0,
-        max_wait: float = 10.0,
-    ) -> None:
-        self._client = ChatCompletions(
-            url,
-            model,
-            api_key,
-            timeout=timeout,
-            retries=retries,
-            min_wait=min_wait,
-            max_wait=max_wait,
-            max_bytes=MAX_ANSWER_BYTES,
-        )
+    def __init__(self, endpoint: Endpoint, model: str) -> None:
+        self._client = ChatCompletions(endpoint, model)
         self.name = f"{model}-{ids.fingerprint(prompt=PROMPT, tokens=MAX_TOKENS, side=MAX_SIDE)[:8]}"
 
     def describe(self, image: bytes, media_type: str) -> str:

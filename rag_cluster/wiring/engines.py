@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -40,14 +41,7 @@ def embedder_options(settings: Settings) -> EngineOptions:
         dimension=settings.embedder_dimension,
         query_prefix=settings.embedder_query_prefix,
         document_prefix=settings.embedder_document_prefix,
-        endpoint=Endpoint(
-            settings.embedder_url,
-            settings.embedder_api_key.get_secret_value(),
-            settings.embedder_timeout,
-            settings.retries,
-            settings.retry_min_wait,
-            settings.retry_max_wait,
-        ),
+        endpoint=Endpoint.of(settings, settings.embedder_url, settings.embedder_api_key, settings.embedder_timeout),
     )
 
 
@@ -62,8 +56,9 @@ def reranker_options(settings: Settings) -> EngineOptions:
         dtype=settings.model_dtype,
         load_timeout=settings.model_load_timeout,
         max_tokens=settings.reranker_max_tokens,
-        endpoint=Endpoint(
-            settings.reranker_url, settings.reranker_api_key.get_secret_value(), settings.reranker_timeout, retries=0
+        endpoint=replace(
+            Endpoint.of(settings, settings.reranker_url, settings.reranker_api_key, settings.reranker_timeout),
+            retries=0,
         ),
     )
 
@@ -144,31 +139,24 @@ class EngineServices(Wired):
 
     def rewriter(self, generator: Generator) -> QueryRewriter | None:
         """The endpoint that the settings name, else the generator, if that is a model. None where neither is."""
+        from rag_cluster.engines.options import Endpoint
         from rag_cluster.engines.rewriting import GeneratorQueryRewriter, OpenAIQueryRewriter
 
         settings = self.settings
         if settings.rewrite_url:
-            key = settings.rewrite_api_key.get_secret_value()
-            return OpenAIQueryRewriter(
-                settings.rewrite_url, settings.rewrite_model, key, timeout=settings.rewrite_timeout
-            )
+            place = Endpoint.of(settings, settings.rewrite_url, settings.rewrite_api_key, settings.rewrite_timeout)
+            return OpenAIQueryRewriter(place, settings.rewrite_model)
         return None if settings.generator == "extractive" else GeneratorQueryRewriter(generator)
 
     @cached_property
     def describer(self) -> VisionDescriber:
         """The vision endpoint that the settings name."""
+        from rag_cluster.engines.options import Endpoint
         from rag_cluster.engines.vision import OpenAIVisionDescriber
 
         settings = self.settings
-        return OpenAIVisionDescriber(
-            settings.vision_url,
-            settings.vision_model,
-            settings.vision_api_key.get_secret_value(),
-            timeout=settings.vision_timeout,
-            retries=settings.retries,
-            min_wait=settings.retry_min_wait,
-            max_wait=settings.retry_max_wait,
-        )
+        place = Endpoint.of(settings, settings.vision_url, settings.vision_api_key, settings.vision_timeout)
+        return OpenAIVisionDescriber(place, settings.vision_model)
 
 
 def check_models(settings: Settings) -> list[ModelCheck]:

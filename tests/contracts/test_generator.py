@@ -25,6 +25,7 @@ from rag_cluster.engines.chat_generator import OpenAIGenerator
 from rag_cluster.engines.echo import EchoGenerator
 from rag_cluster.engines.extractive import ExtractiveGenerator
 from rag_cluster.engines.hashing import HashEmbedder
+from rag_cluster.engines.options import Endpoint
 from rag_cluster.engines.threaded import ThreadedEmbedder
 from rag_cluster.engines.vllm import VllmGenerator
 from rag_cluster.errors import ContextOverflowError
@@ -67,7 +68,7 @@ async def case(request: pytest.FixtureRequest) -> AsyncIterator[Case]:
     elif request.param == "openai":
         with chat_server() as endpoint:
             endpoint.pause = 0.01
-            remote = OpenAIGenerator(ChatCompletions(endpoint.url, "ferry"))
+            remote = OpenAIGenerator(ChatCompletions(Endpoint(endpoint.url, retries=0), "ferry"))
             yield Case(remote, CONTEXT_WORDS, lambda: endpoint.writing)
     else:
         model = request.getfixturevalue("smollm2")

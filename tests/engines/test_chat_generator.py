@@ -11,6 +11,7 @@ import pytest
 from rag_cluster.domain.answers import GenerationRequest
 from rag_cluster.engines.chat_completions import ChatCompletions
 from rag_cluster.engines.chat_generator import OpenAIGenerator, Patience
+from rag_cluster.engines.options import Endpoint
 from rag_cluster.errors import (
     ContextOverflowError,
     DeadlineExceededError,
@@ -25,8 +26,8 @@ DONE = [delta("", "stop"), event("[DONE]")]
 
 
 def generator(endpoint: ChatEndpoint, *, retries: int = 2, key: str = "", **options: Any) -> OpenAIGenerator:
-    client = ChatCompletions(endpoint.url, "qwen", key, timeout=5.0, retries=retries, min_wait=0.01, max_wait=0.02)
-    return OpenAIGenerator(client, **options)
+    place = Endpoint(endpoint.url, key, timeout=5.0, retries=retries, min_wait=0.01, max_wait=0.02)
+    return OpenAIGenerator(ChatCompletions(place, "qwen"), **options)
 
 
 async def said(writer: OpenAIGenerator) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.engines import options as engine_options
 from rag_cluster.engines.rewriting import MAX_ANSWER_BYTES, GeneratorQueryRewriter, OpenAIQueryRewriter
 from rag_cluster.errors import ModelUnavailableError
 
@@ -62,7 +63,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 
 async def test_the_question_goes_out_as_the_users_and_its_rewriting_comes_back(endpoint: Endpoint) -> None:
-    rewriter = pickle.loads(pickle.dumps(OpenAIQueryRewriter(endpoint.url, "qwen", "secret")))
+    rewriter = pickle.loads(pickle.dumps(OpenAIQueryRewriter(engine_options.Endpoint(endpoint.url, "secret"), "qwen")))
     assert await rewriter.rewrite("What do I pay?") == "storage tariff"
     (request,) = endpoint.requests
     assert (request["model"], request["messages"][1]) == ("qwen", {"role": "user", "content": "What do I pay?"})
@@ -72,7 +73,7 @@ async def test_the_question_goes_out_as_the_users_and_its_rewriting_comes_back(e
 @pytest.mark.parametrize("text", ["", "  \n", None])
 async def test_an_empty_answer_is_no_rewriting(endpoint: Endpoint, text: object) -> None:
     endpoint.body = answer(text)
-    assert await OpenAIQueryRewriter(endpoint.url, "qwen").rewrite("a") is None
+    assert await OpenAIQueryRewriter(engine_options.Endpoint(endpoint.url), "qwen").rewrite("a") is None
     assert endpoint.keys == [None]
 
 
@@ -88,16 +89,16 @@ async def test_an_empty_answer_is_no_rewriting(endpoint: Endpoint, text: object)
 async def test_an_endpoint_that_fails_says_how(endpoint: Endpoint, status: int, body: bytes, reason: str) -> None:
     endpoint.status, endpoint.body = status, body
     with pytest.raises(ModelUnavailableError, match=reason):
-        await OpenAIQueryRewriter(endpoint.url, "qwen").rewrite("a")
+        await OpenAIQueryRewriter(engine_options.Endpoint(endpoint.url), "qwen").rewrite("a")
     assert len(endpoint.requests) == 1
 
 
 async def test_a_slow_or_absent_endpoint_is_unavailable(endpoint: Endpoint) -> None:
     endpoint.delay = 1.0
     with pytest.raises(ModelUnavailableError, match="ReadTimeout"):
-        await OpenAIQueryRewriter(endpoint.url, "qwen", timeout=0.1).rewrite("a")
+        await OpenAIQueryRewriter(engine_options.Endpoint(endpoint.url, timeout=0.1), "qwen").rewrite("a")
     with pytest.raises(ModelUnavailableError, match="ConnectError"):
-        await OpenAIQueryRewriter("http://127.0.0.1:9/v1", "qwen").rewrite("a")
+        await OpenAIQueryRewriter(engine_options.Endpoint("http://127.0.0.1:9/v1"), "qwen").rewrite("a")
 
 
 async def test_the_generator_rewrites_too() -> None:

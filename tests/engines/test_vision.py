@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from rag_cluster.engines import options as engine_options
 from rag_cluster.engines.vision import MAX_SIDE, OpenAIVisionDescriber
 from rag_cluster.errors import ModelUnavailableError
 
@@ -62,7 +63,7 @@ def endpoint() -> Iterator[Endpoint]:
 
 def describer(endpoint: Endpoint, **options: Any) -> OpenAIVisionDescriber:
     options = {"timeout": 5.0, "retries": 1, "min_wait": 0.01, "max_wait": 0.01, **options}
-    return OpenAIVisionDescriber(endpoint.url, "llava", **options)
+    return OpenAIVisionDescriber(engine_options.Endpoint(endpoint.url, **options), "llava")
 
 
 def picture(size: tuple[int, int] = (120, 80), form: str = "PNG") -> bytes:
@@ -123,7 +124,7 @@ def test_an_answer_without_text_is_a_failure(endpoint: Endpoint, body: bytes) ->
 
 @pytest.mark.parametrize("url", ["http://127.0.0.1:9/v1", "nonsense", "ftp://127.0.0.1/v1", "http://["])
 def test_an_endpoint_that_is_not_there_is_a_failure(url: str) -> None:
-    gone = OpenAIVisionDescriber(url, "llava", timeout=1.0, retries=0)
+    gone = OpenAIVisionDescriber(engine_options.Endpoint(url, timeout=1.0, retries=0), "llava")
     with pytest.raises(ModelUnavailableError):
         gone.describe(picture(), "image/png")
 

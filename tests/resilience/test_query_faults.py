@@ -24,6 +24,7 @@ import pytest
 from rag_cluster.answering.answerer import Answerer
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.engines.extractive import ExtractiveGenerator
+from rag_cluster.engines.options import Endpoint
 from rag_cluster.engines.rewriting import OpenAIQueryRewriter
 from rag_cluster.errors import ModelUnavailableError
 from rag_cluster.ingestion.corrections import Correction
@@ -228,7 +229,7 @@ async def stand(
         services.index,
         embedder,
         reranker=reranker,
-        rewriter=OpenAIQueryRewriter(rewriter, "model", timeout=10),
+        rewriter=OpenAIQueryRewriter(Endpoint(rewriter, timeout=10), "model"),
         rewrite_seconds=0.5,
         rerank_seconds=0.5,
     )

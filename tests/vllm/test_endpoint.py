@@ -16,6 +16,7 @@ import pytest
 from rag_cluster.cli.serve import free_port
 from rag_cluster.engines.chat_completions import ChatCompletions
 from rag_cluster.engines.chat_generator import OpenAIGenerator, Patience
+from rag_cluster.engines.options import Endpoint
 from rag_cluster.errors import ContextOverflowError, ModelUnavailableError
 from tests.contracts.test_generator import FERRY, LONG, request
 from tests.fixtures.vllm import CONTEXT_TOKENS, HAS_VLLM, VLLM_OPTIONS, WHY_NOT
@@ -69,7 +70,7 @@ def _running(url: str) -> float:
 
 
 def generator(url: str, model: str = "smol") -> OpenAIGenerator:
-    client = ChatCompletions(f"{url}/v1", model, timeout=60)
+    client = ChatCompletions(Endpoint(f"{url}/v1", timeout=60, retries=0), model)
     return OpenAIGenerator(client, patience=Patience(first_token=300, total=600))
 
 
