@@ -127,7 +127,7 @@ def _run(
 
     pools = write_path.pools
     stages = Stages(stage(_Prepare, pools), stage(_Recognize, pools.for_recognition), lambda: _room_for_both(pools))
-    write_path.ledger.start_run(base.id, list(inputs), options.to_dict(), run_id)
+    write_path.ledger.start_run(base.id, [*inputs, *options.manifests], options.to_dict(), run_id)
     run = Run(write_path, context, options, stages)
     status, message = RunStatus.FAILED, None
     try:

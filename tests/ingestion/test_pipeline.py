@@ -74,6 +74,12 @@ def test_the_run_row_tells_another_machine_how_it_went(bench: Bench) -> None:
     assert json.loads(report.to_json())["outcomes"]["ready"] == 3
 
 
+def test_the_run_row_names_manifests_besides_inputs(bench: Bench) -> None:
+    manifest = str(bench.write("list.csv", "uri\nmissing.txt\n"))
+    report = run_ingestion(bench.recipe, bench.base.name, [], replace(QUIET, manifests=(manifest,)))
+    assert bench.write_path.ledger.run(report.run_id).inputs == (manifest,)
+
+
 def test_a_second_run_reads_nothing_embeds_nothing_and_starts_no_dataset(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
