@@ -206,8 +206,9 @@ def _results(make: Callable[[], ray.data.Dataset]) -> Iterator[Row]:
 def _dataset(
     arguments: dict[str, Any], wave: Sequence[PlannedFile], pools: Pools, worker: type[_Prepare]
 ) -> ray.data.Dataset:
+    cut: list[Any] = [ray.put(table) for table in _batches(wave, pools.prepare_actors, worker.batch_documents)]
     return (
-        ray.data.from_arrow(_batches(wave, pools.prepare_actors, worker.batch_documents))
+        ray.data.from_arrow_refs(cut)
         .repartition(target_num_rows_per_block=1)
         .map_batches(
             worker,
@@ -392,25 +393,27 @@ class _Fill(_Worker):
         return self._table(*steps.fill(self._write_path, self._record, parts))
 
 
-def _batches(wave: Sequence[PlannedFile], actors: int, most: int = BATCH_DOCUMENTS) -> pa.Table:
-    """One row for each prepare task: documents up to `most` and `BATCH_BYTES`."""
+def _batches(wave: Sequence[PlannedFile], actors: int, most: int = BATCH_DOCUMENTS) -> Iterator[pa.Table]:
+    """One row for each prepare task, of documents up to `most` and `BATCH_BYTES`. A table at a time: the rows of a
+    whole wave would be the most that the driver ever holds."""
     documents = min(max(len(wave) // (BATCHES_PER_ACTOR * actors), 1), most)
-    offsets = [0]
+    done: list[list[dict[str, Any]]] = []
+    batch: list[dict[str, Any]] = []
     size = 0
-    for position, planned in enumerate(wave):
-        if position and (position - offsets[-1] == documents or size + planned.file.size > BATCH_BYTES):
-            offsets.append(position)
-            size = 0
+    for planned in wave:
+        if batch and (len(batch) == documents or size + planned.file.size > BATCH_BYTES):
+            done.append(batch)
+            batch, size = [], 0
+            if len(done) * documents >= manifest.ROW_GROUP:
+                yield _documents(done)
+                done = []
+        batch.append(manifest.to_row(planned))
         size += planned.file.size
-    if wave:
-        offsets.append(len(wave))
-    # A piece at a time: the rows of a whole wave as dictionaries would be the most that the driver ever holds.
-    pieces = [
-        pa.array([manifest.to_row(planned) for planned in wave[start : start + manifest.ROW_GROUP]], _DOCUMENT)
-        for start in range(0, len(wave), manifest.ROW_GROUP)
-    ]
-    flat = pa.concat_arrays(pieces) if pieces else pa.array([], _DOCUMENT)
-    return pa.table({"documents": pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)})
+    yield _documents([*done, batch])
+
+
+def _documents(batches: list[list[dict[str, Any]]]) -> pa.Table:
+    return pa.table({"documents": pa.array(batches, pa.list_(_DOCUMENT))})
 
 
 def _own_error(error: BaseException | None) -> RagClusterError | None:

@@ -37,7 +37,7 @@ from rag_cluster.telemetry import log_level
 log = logging.getLogger("rag_cluster.ingestion")
 
 WAVE = 10_000
-"""Documents of one stream, which starts its actors anew: about 20 MB of the driver."""
+"""Documents of one stream, which starts its actors anew: about 15 MB of the driver."""
 LOST_LEASES = 3.0
 """A run without a heartbeat for so many leases has lost its driver."""
 BUSY_LEASES = 1.5
@@ -239,6 +239,7 @@ class Run:
         planned, left = read_manifest(path), list[PlannedFile]()
         while wave := list(itertools.islice(planned, WAVE)):
             left += self._wave(wave)
+            wave.clear()  # before the next one is read
             for item in left[WAVE:]:  # a whole wave waits already: another run works on the same corpus
                 self._settle(_receipt(item, "busy", "claimed by another owner"))
             del left[WAVE:]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, SourceFile
 from rag_cluster.ingestion import pipeline, rows, steps
 from rag_cluster.ingestion.rows import PartDone, PreparedPart
@@ -13,8 +15,12 @@ def planned(number: int, size: int = 10) -> PlannedFile:
     )
 
 
+def batches(wave: list[PlannedFile], actors: int = 1) -> list[list[dict[str, Any]]]:
+    return [batch for table in pipeline._batches(wave, actors) for batch in table["documents"].to_pylist()]
+
+
 def sizes(wave: list[PlannedFile], actors: int = 1) -> list[int]:
-    return [len(batch) for batch in pipeline._batches(wave, actors)["documents"].to_pylist()]
+    return [len(batch) for batch in batches(wave, actors)]
 
 
 def part(number: int, chunks: int) -> PreparedPart:
@@ -34,9 +40,15 @@ def test_a_small_wave_gives_every_prepare_actor_something_to_do() -> None:
 def test_large_files_travel_alone() -> None:
     large = pipeline.BATCH_BYTES + 1
     wave = [planned(n, large if n % 10 == 0 else 10) for n in range(200)]
-    batches = pipeline._batches(wave, 1)["documents"].to_pylist()
-    assert all(len(batch) == 1 for batch in batches if batch[0]["size"] == large)
-    assert sum(map(len, batches)) == 200
+    cut = batches(wave)
+    assert all(len(batch) == 1 for batch in cut if batch[0]["size"] == large)
+    assert [row["document_id"] for batch in cut for row in batch] == [str(number) for number in range(200)]
+
+
+def test_a_wave_is_handed_to_ray_a_thousand_documents_at_a_time() -> None:
+    tables = list(pipeline._batches([planned(n) for n in range(5000)], 1))
+    assert len(tables) >= 4 and all(table.num_rows <= 1 + 1000 // pipeline.BATCH_DOCUMENTS for table in tables)
+    assert sum(sizes([planned(n) for n in range(5000)])) == 5000
 
 
 def test_an_embed_call_is_bounded_by_parts_and_by_chunks() -> None:
@@ -47,7 +59,7 @@ def test_an_embed_call_is_bounded_by_parts_and_by_chunks() -> None:
 
 
 def test_rows_of_every_kind_survive_the_way_between_stages() -> None:
-    sent = [
+    sent: list[rows.Row] = [
         part(0, 5),
         PartDone("d", 5, 100),
         Receipt("file:///码头", "d", "failed", stage="parse", error_type="parse_crash", warnings=("a", "b")),

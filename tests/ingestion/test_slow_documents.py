@@ -13,21 +13,22 @@ from rag_cluster.domain.documents import DocumentStatus
 from rag_cluster.domain.ids import bulk_document_id
 from rag_cluster.errors import NotFoundError
 from rag_cluster.ingestion import pipeline
-from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
+from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
 from tests.fixtures.write_path import Bench
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
 
 
-@pytest.mark.parametrize(("batches", "where"), [(1, "of its own task"), (13, "of tasks behind it")])
-def test_documents_become_ready_while_a_slow_one_is_still_parsed(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch, batches: int, where: str
-) -> None:
-    monkeypatch.setattr(pipeline, "BATCHES_PER_ACTOR", batches)
+COMPANIONS = 12
+
+
+def ingest(bench: Bench, slow: str) -> IngestionReport:
+    """Ingest twelve documents and one, listed first, whose parsing ends once the others are ready."""
     companions_are_ready = bench.folder.parent / "companions-are-ready"
-    bench.write("a-slow.pages", f"until|{companions_are_ready}|The slow one tells how the quay was built.")
-    companions = [bench.write(f"b{n:02}.txt", f"Berth {n} is {n + 5} metres deep. 泊位{n}。") for n in range(12)]
-    ids = [bulk_document_id(bench.base.id, path.as_uri()) for path in companions]
+    bench.write(slow, f"until|{companions_are_ready}|The slow one tells how the quay was built.")
+    names = [f"zz{n:02}.txt" for n in range(COMPANIONS)]
+    paths = [bench.write(name, f"Berth {n} is {n + 5} metres deep. 泊位{n}。") for n, name in enumerate(names)]
+    ids = [bulk_document_id(bench.base.id, path.as_uri()) for path in paths]
     over = threading.Event()
 
     def ready(document_id: str) -> bool:
@@ -46,9 +47,32 @@ def test_documents_become_ready_while_a_slow_one_is_still_parsed(
     watcher.start()
     try:
         recipe = replace(bench.recipe, children=2, document_timeout=100.0)
-        report = run_ingestion(recipe, bench.base.name, [str(bench.folder)], IngestionOptions(progress=False))
+        return run_ingestion(recipe, bench.base.name, [str(bench.folder)], IngestionOptions(progress=False))
     finally:
         over.set()
         watcher.join()
-    assert companions_are_ready.exists(), f"documents {where} waited for the slow one"
-    assert report.ok and report.outcomes["ready"] == 13
+
+
+def threads(name: str) -> int:
+    return sum(thread.name == name for thread in threading.enumerate())
+
+
+@pytest.mark.parametrize("batches", [1, COMPANIONS + 1], ids=["of its own task", "of tasks behind it"])
+def test_documents_become_ready_while_a_slow_one_is_still_parsed(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, batches: int
+) -> None:
+    monkeypatch.setattr(pipeline, "BATCHES_PER_ACTOR", batches)
+    prefetchers = threads("Prefetcher")
+    report = ingest(bench, "slow.pages")
+    assert report.ok and report.outcomes["ready"] == COMPANIONS + 1, report.to_dict()
+    assert threads("Prefetcher") == prefetchers, "a thread of Ray Data outlives its execution"
+
+
+def test_a_task_whose_worker_dies_after_it_handed_something_on_loses_no_document(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "BATCHES_PER_ACTOR", 1)
+    report = ingest(bench, "kill-once.pages")
+    assert bench.calls["killed"] == 1
+    assert report.ok and report.outcomes["ready"] == COMPANIONS + 1, report.to_dict()
+    assert bench.calls["embedded"] == report.chunks, "nothing is embedded twice"
