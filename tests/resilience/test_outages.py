@@ -20,6 +20,7 @@ from rag_cluster.ingestion.run import OUTAGE_FAILURES
 from rag_cluster.ingestion.write_path import RetryPolicy
 from rag_cluster.stores.embedded import EmbeddedStores
 from rag_cluster.stores.postgres.migration import migrate
+from tests.fixtures.in_process import in_process
 from tests.fixtures.postgres import PostgresServer
 from tests.fixtures.write_path import Bench, Recipe
 
@@ -136,7 +137,8 @@ def test_an_outage_that_outlasts_the_waiting_ends_the_run_and_fails_no_document_
         assert (version.error_type, version.error_permanent) == ("store_unavailable", False)
     parsed = bench.calls["parsed"]
     own_milvus.ensure_milvus()
-    report = run_ingestion(recipe, bench.base.id, [str(bench.folder)], QUIET)
+    with in_process():
+        report = run_ingestion(recipe, bench.base.id, [str(bench.folder)], QUIET)
     assert report.ok, report.to_dict()
     assert report.outcomes["ready"] + report.outcomes["unchanged"] == COUNT
     assert bench.calls["parsed"] <= COUNT + 1 < 2 * parsed, "what had its snapshot is not parsed again"
@@ -171,12 +173,14 @@ def test_a_run_ends_at_its_time_limit_and_the_next_one_goes_on(bench: Bench) -> 
     (run,), _ = bench.write_path.ledger.runs()
     assert "its 6 s are over" in (run.error_message or "")
     (bench.folder / "999.pages").write_text("text|Berth 999 is deep.")
-    assert run_ingestion(bench.recipe, bench.base.id, [str(bench.folder)], QUIET).ok
+    with in_process():
+        assert run_ingestion(bench.recipe, bench.base.id, [str(bench.folder)], QUIET).ok
 
 
 def test_a_document_beyond_its_time_limit_fails_alone(bench: Bench) -> None:
     recipe = replace(bench.recipe, document_timeout=1.0)
     corpus(bench.folder, 6)
     (bench.folder / "003.pages").write_text("slow|60|Berth 3 is deep.")
-    report = run_ingestion(recipe, bench.base.id, [str(bench.folder)], QUIET)
+    with in_process():
+        report = run_ingestion(recipe, bench.base.id, [str(bench.folder)], QUIET)
     assert (report.outcomes["ready"], report.failures) == (5, {"parse_timeout": 1})
