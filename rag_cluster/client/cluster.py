@@ -3,44 +3,23 @@
 from __future__ import annotations
 
 import contextlib
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from rag_cluster.client import http, queries
+from rag_cluster.client.bulk import BulkRuns
+from rag_cluster.client.catalog import CatalogCalls
 from rag_cluster.client.ingest import Ingestion, frame_as_manifest, groups, is_frame, locations, patterns, records
 from rag_cluster.client.jobs import Cluster, Job
-from rag_cluster.client.progress import in_notebook, polled, shown, without_advice
+from rag_cluster.client.progress import without_advice
 from rag_cluster.client.reports import ReportView
 from rag_cluster.client.secrets import settings_secrets
 from rag_cluster.client.uploads import Uploads, UploadsView, files_as_uploads, texts_as_uploads
-from rag_cluster.client.views import (
-    AnswersView,
-    AnswerView,
-    DeletionsView,
-    DocumentsView,
-    ExplainView,
-    KnowledgeBasesView,
-    ParsedView,
-    RunsView,
-    SearchView,
-)
-from rag_cluster.errors import (
-    ConflictError,
-    InvalidRequestError,
-    JobFailedError,
-    NotFoundError,
-    RagClusterError,
-)
-from rag_cluster.serving.schemas import (
-    DeleteResponse,
-    KnowledgeBaseDeleteResponse,
-    KnowledgeBaseResponse,
-    RunDetail,
-    RunResponse,
-)
+from rag_cluster.client.views import AnswersView, AnswerView, ExplainView, ParsedView, SearchView
+from rag_cluster.errors import ConflictError, InvalidRequestError, NotFoundError
+from rag_cluster.serving.schemas import KnowledgeBaseResponse
 from rag_cluster.settings import Settings, get_settings
 from rag_cluster.settings import ray_address as find_ray
 
@@ -52,7 +31,7 @@ if TYPE_CHECKING:
 UPLOAD_SECONDS = 3600.0
 
 
-class RagCluster:
+class RagCluster(CatalogCalls):
     """A cluster, or with no arguments the embedded default inside this process.
 
     url, api_key: of a running server, http://HOST:PORT. ray_address: of a Ray dashboard that takes jobs,
@@ -95,6 +74,7 @@ class RagCluster:
             self._api = self._embedded.api
         else:
             self._api = http.connect(url, api_key)
+        self._runs = BulkRuns(self._api, self._cluster, self._embedded)
 
     def _job_cluster(self, token: str | None, api_key: str | None) -> Cluster | None:
         address = self.settings.ray_address
@@ -180,46 +160,7 @@ class RagCluster:
                 sync=sync,
                 ocr=ocr,
             )
-            return self._ingest(ingestion, key, runtime_env, progress)
-
-    def _ingest(
-        self, ingestion: Ingestion, key: str | None, runtime_env: Mapping[str, Any] | None, progress: bool
-    ) -> ReportView:
-        if self._cluster is not None:
-            job = self._cluster.submit(ingestion.arguments(), key=key, runtime_env=runtime_env, run_id=True)
-            return self._followed(job, progress)
-        if self._embedded is None:
-            raise InvalidRequestError(
-                "ingest runs as a job: give RagCluster a ray_address, as http://HEAD:8265. upload() sends files of "
-                "this machine through the server."
-            )
-        return self._ingest_here(ingestion, self._embedded, progress)
-
-    def _ingest_here(self, ingestion: Ingestion, embedded: Embedded, progress: bool) -> ReportView:
-        run_id = str(uuid.uuid4())
-        options = ingestion.options(progress=progress and not in_notebook())
-        with shown("ingesting", wanted=progress and in_notebook()) as show, polled(lambda: self._seen(run_id), show):
-            report = embedded.ingest(
-                ingestion.knowledge_base, ingestion.inputs, options, ocr=ingestion.ocr, run_id=run_id
-            )
-        return ReportView.of(report)
-
-    def _followed(self, job: Job, progress: bool) -> ReportView:
-        with shown("ingesting", wanted=progress) as show:
-            job.follow(on_poll=lambda status: show(status, self._seen(job.run_id)))
-        try:
-            return ReportView.from_dict(job.result())
-        except (JobFailedError, KeyError):
-            if self._seen(job.run_id) is None:
-                raise
-            return self.run(job.run_id)
-
-    def _seen(self, run_id: str) -> RunDetail | None:
-        """A run as far as it can be seen from here: following it must not fail where the run does not."""
-        try:
-            return self._api.get(f"/v1/runs/{http.segment(run_id)}", RunDetail)
-        except RagClusterError:  # shows as no progress; the job's or run's own end is what counts
-            return None
+            return self._runs.ingest(ingestion, key, runtime_env, progress=progress)
 
     def submit(
         self,
@@ -352,48 +293,6 @@ class RagCluster:
         with isolated_parser(settings) as parser:
             return ParsedView(parser.parse(source), source)
 
-    # -- what is there -----------------------------------------------------------------------------------------------
-
-    def documents(
-        self, *, knowledge_base: str | None = None, status: str | None = None, limit: int = 1000
-    ) -> DocumentsView:
-        """Documents that the caller may read, `limit` at most. status: READY, FAILED ..."""
-        path = f"/v1/knowledge-bases/{http.segment(self._base(knowledge_base))}/documents"
-        return self._api.listed(path, DocumentsView, limit, status=status)
-
-    def knowledge_bases(self, *, limit: int = 1000) -> KnowledgeBasesView:
-        """Knowledge bases that the caller may use."""
-        return self._api.listed("/v1/knowledge-bases", KnowledgeBasesView, limit)
-
-    def create_knowledge_base(
-        self, name: str, *, description: str = "", default_acl: str | Sequence[str] | None = None
-    ) -> KnowledgeBaseResponse:
-        """default_acl: groups that read documents without acl; []: everyone with the base; None: closed."""
-        body = {"name": name, "description": description, "default_acl": groups(default_acl)}
-        return self._api.post("/v1/knowledge-bases", KnowledgeBaseResponse, body)
-
-    def delete(self, documents: str | Iterable[str] | pd.DataFrame | DocumentsView | UploadsView) -> DeletionsView:
-        """Delete documents everywhere, by id or by a DataFrame's column `id` or `document_id`."""
-        paths = (f"/v1/documents/{http.segment(identity)}" for identity in _document_ids(documents))
-        return DeletionsView([self._api.delete(path, DeleteResponse) for path in paths])
-
-    def delete_knowledge_base(self, knowledge_base: str) -> DeletionsView:
-        """Delete a knowledge base, which must be named, with all its documents."""
-        path = f"/v1/knowledge-bases/{http.segment(knowledge_base)}"
-        return DeletionsView(self._api.delete(path, KnowledgeBaseDeleteResponse).documents)
-
-    def runs(self, *, limit: int = 50) -> RunsView:
-        """Bulk runs, newest first."""
-        return self._api.listed("/v1/runs", RunsView, limit)
-
-    def run(self, run_id: str) -> ReportView:
-        """One run as its row tells it, under way or ended."""
-        return ReportView.of_run(self._api.get(f"/v1/runs/{http.segment(run_id)}", RunDetail))
-
-    def cancel(self, run_id: str) -> RunResponse:
-        """Ask a run to end within seconds, from any machine; the next run goes on where it stopped."""
-        return self._api.post(f"/v1/runs/{http.segment(run_id)}/cancel", RunResponse)
-
     def _base(self, given: str | None) -> str:
         name = given or self.knowledge_base
         if not name:
@@ -401,18 +300,3 @@ class RagCluster:
                 "Name a knowledge base here or for the whole client: RagCluster(knowledge_base=...)."
             )
         return name
-
-
-def _document_ids(documents: Any) -> list[str]:
-    if isinstance(documents, str):
-        return [documents]
-    if isinstance(documents, DocumentsView):
-        return [item.id for item in documents.items]
-    if isinstance(documents, UploadsView):
-        return documents.document_ids
-    if is_frame(documents):
-        column = next((name for name in ("document_id", "id") if name in documents.columns), None)
-        if column is None:
-            raise InvalidRequestError("The DataFrame has no column document_id or id.")
-        return [str(value) for value in documents[column].dropna()]
-    return list(documents)
