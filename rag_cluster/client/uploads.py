@@ -59,7 +59,11 @@ class Upload:
         if isinstance(self.content, bytes):
             yield self.content
         else:
-            with self.content.open("rb") as file:
+            try:
+                file = self.content.open("rb")
+            except OSError as error:  # gone or not to be read: the others go on
+                raise InvalidRequestError(f"{self.content} cannot be read: {error.strerror}") from None
+            with file:
                 yield file
 
 

@@ -1,4 +1,4 @@
-"""DataFrames, groups and patterns as a notebook gives them."""
+"""What a notebook gives: DataFrames, groups, patterns, files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 from rag_cluster.client.ingest import frame_as_manifest, groups, patterns
-from rag_cluster.client.uploads import texts_as_uploads
+from rag_cluster.client.uploads import Upload, texts_as_uploads
 from rag_cluster.domain.documents import SourceFile
 from rag_cluster.domain.ports import InputProblem
 from rag_cluster.errors import InvalidRequestError
@@ -54,3 +54,8 @@ def test_a_text_of_groups_or_patterns_is_not_a_list_of_its_letters() -> None:
     assert patterns("*.pdf") == ("*.pdf",) and patterns(["*.pdf", "*.md"]) == ("*.pdf", "*.md")
     (upload,) = texts_as_uploads({"text": "A quay.", "acl": "finance;audit"}, {})
     assert upload.fields()["acl"] == '["finance", "audit"]'
+
+
+def test_a_file_that_is_gone_when_its_turn_comes_is_refused_like_any_other(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequestError, match="cannot be read"), Upload("a.txt", tmp_path / "a.txt").opened():
+        pass
