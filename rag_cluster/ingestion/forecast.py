@@ -174,7 +174,7 @@ def forecast(
             continue
         count.outcomes["to_do"] += 1
         count.bytes_to_do += item.file.size
-        if item.action is PlanAction.PREPARE:  # reservoir sampling: every file has the same chance, in one pass
+        if item.action is not PlanAction.INDEX:  # reservoir sampling: every file has the same chance, in one pass
             seen += 1
             place = len(drawn) if len(drawn) < sample else draw.randrange(seen)
             if place < sample:

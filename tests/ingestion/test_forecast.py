@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from rag_cluster.domain.access import LOCAL, AccessAttributes
 from rag_cluster.ingestion.forecast import _wilson, forecast
 from rag_cluster.ingestion.plan import PlanOptions
+from rag_cluster.parsing.ocr import OcrMode
 from tests.fixtures.write_path import Bench
 
 
@@ -40,6 +43,14 @@ def test_a_sample_measures_real_documents_and_scales_to_all(bench: Bench) -> Non
     assert found.sample.documents == 5 and bench.calls["parsed"] == 5
     assert found.estimate.chunks == pytest.approx(2 * found.sample.chunks, rel=0.05)
     assert found.estimate.hours > 0 and found.estimate.index_bytes > 0
+
+
+def test_a_sample_of_pictures_is_recognised(bench: Bench) -> None:
+    bench.write("a.scan", "scan|0.2|Berth nine is closed.")
+    write_path = replace(bench.recipe, ocr=OcrMode.AUTO)()
+    found = forecast(write_path, bench.base.id, [str(bench.folder)], sample=3)
+    assert found.sample is not None and found.estimate is not None
+    assert found.estimate.chunks == 1 and found.sample.prepare_seconds > 0.2
 
 
 def test_a_sample_counts_what_would_fail(bench: Bench) -> None:
