@@ -8,8 +8,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
+from rag_cluster.domain import keys
 from rag_cluster.domain.access import AccessAttributes
-from rag_cluster.domain.blocks import SourceLocator
+from rag_cluster.domain.blocks import ParsedAsset, SourceLocator
 
 
 class DocumentStatus(StrEnum):
@@ -195,6 +196,23 @@ class DocumentAsset:
     height: int | None = None
     caption: str = ""
     locator: SourceLocator = SourceLocator()
+
+    @classmethod
+    def of(cls, parsed: ParsedAsset, knowledge_base_id: str, document_id: str, version: int) -> DocumentAsset:
+        """The facts of an image that was parsed, with the key that it is stored under."""
+        return cls(
+            parsed.id,
+            document_id,
+            version,
+            keys.asset_key(knowledge_base_id, document_id, version, parsed.id),
+            parsed.media_type,
+            parsed.sha256,
+            len(parsed.content),
+            parsed.width,
+            parsed.height,
+            parsed.caption,
+            parsed.locator,
+        )
 
 
 @dataclass(frozen=True, slots=True)

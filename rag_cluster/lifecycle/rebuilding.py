@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from rag_cluster.domain.chunks import ChunkedDocument, PartContent, Snapshot
-from rag_cluster.domain.documents import OutboxKind
+from rag_cluster.domain.documents import DocumentAsset, OutboxKind
 from rag_cluster.domain.inventory import Finding
 from rag_cluster.domain.ports import Inventory
 from rag_cluster.errors import CorruptSnapshotError, NotFoundError
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.lifecycle.comparison import View
-from rag_cluster.lifecycle.sources import Lost, Reparsed, asset_rows, fetch_again, parse_again
+from rag_cluster.lifecycle.sources import Lost, Reparsed, fetch_again, parse_again
 
 
 class Rebuilder:
@@ -91,7 +91,9 @@ class Rebuilder:
             parsed = self._parse_again(replace(view, facts=facts)).parsed
         except Lost:
             return  # the objects are stray now: nothing tells what they show
-        self._write_path.catalog.add_assets(asset_rows(facts, version, parsed))
+        base = facts.knowledge_base_id
+        assets = [DocumentAsset.of(asset, base, facts.id, version) for asset in parsed.assets]
+        self._write_path.catalog.add_assets(assets)
 
     def _stored(self, view: View, version: int) -> Snapshot | None:
         facts, snapshots = view.facts, self._write_path.snapshots

@@ -11,7 +11,6 @@ from tempfile import TemporaryDirectory
 from rag_cluster.domain import ids, keys
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, Snapshot, part_boundaries
-from rag_cluster.domain.documents import DocumentAsset
 from rag_cluster.domain.inventory import DocumentFacts, Finding, VersionFacts
 from rag_cluster.errors import (
     CorruptObjectError,
@@ -61,27 +60,6 @@ def parse_again(write_path: WritePath, view: View, strategy: str | None) -> Repa
         except DocumentError as error:
             raise Lost(f"the original cannot be parsed again: {error.message}") from error
     return Reparsed(parsed, _snapshot(write_path, facts, version, parsed, strategy))
-
-
-def asset_rows(facts: DocumentFacts, version: int, parsed: ParsedDocument) -> list[DocumentAsset]:
-    """The facts of a version's images."""
-    base = facts.knowledge_base_id
-    return [
-        DocumentAsset(
-            asset.id,
-            facts.id,
-            version,
-            keys.asset_key(base, facts.id, version, asset.id),
-            asset.media_type,
-            asset.sha256,
-            len(asset.content),
-            asset.width,
-            asset.height,
-            asset.caption,
-            asset.locator,
-        )
-        for asset in parsed.assets
-    ]
 
 
 def fetch_again(write_path: WritePath, facts: DocumentFacts, version: VersionFacts, key: str) -> None:

@@ -20,7 +20,6 @@ from rag_cluster.parsing.ooxml import Package, alternatives, find, local_name, q
 from rag_cluster.parsing.superscripts import superscript
 
 _RUN, _TEXT, _RUN_PROPERTIES = qn("a:r"), qn("a:t"), qn("a:rPr")
-EMU_PER_POINT = 12_700
 MAX_CHART_ROWS = 500
 MAX_PICTURE_BYTES = 32 * MIB
 _MEDIA_TYPES = {

@@ -264,22 +264,7 @@ def _store(write_path: WritePath, work: Work, claim: Claim, parsed: ParsedDocume
     """Assets, then the original: both are there before the snapshot that refers to them."""
     kb, document_id, version = work.knowledge_base_id, claim.document_id, claim.version
     objects, retry = write_path.objects, write_path.retry
-    assets = [
-        DocumentAsset(
-            asset.id,
-            document_id,
-            version,
-            keys.asset_key(kb, document_id, version, asset.id),
-            asset.media_type,
-            asset.sha256,
-            len(asset.content),
-            asset.width,
-            asset.height,
-            asset.caption,
-            asset.locator,
-        )
-        for asset in parsed.assets
-    ]
+    assets = [DocumentAsset.of(asset, kb, document_id, version) for asset in parsed.assets]
     for asset, parsed_asset in zip(assets, parsed.assets, strict=True):
         retry.call(partial(objects.put, asset.object_key, parsed_asset.content))
     if assets:
