@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 
+from rag_cluster.benchmarks.measure import tell
 from rag_cluster.benchmarks.query_corpus import Drawer, Filled
 from rag_cluster.domain.access import LOCAL, AccessFilter
 from rag_cluster.domain.retrieval import Hit, RetrievalOptions
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 OPTIONS = RetrievalOptions()
 CLIENT_SECONDS = 120.0
+BARE_PREFIX, BARE_ROUTE = "/bare", "/query"
+"""Where `query_reference.bare_application` is served."""
 
 
 def percentile(values: Sequence[float], share: float) -> float:
@@ -96,14 +99,20 @@ async def overhead(services: Services, filled: Filled, endpoint: str, queries: i
         async def in_process(question: str) -> None:
             await answerer.retrieve(LOCAL, filled.knowledge_base_id, question, OPTIONS)
 
+        async def nothing(question: str) -> None:
+            (await client.post(BARE_PREFIX + BARE_ROUTE, json={"query": question})).raise_for_status()
+
         contenders: Mapping[str, Callable[[str], Awaitable[None]]] = {
             "bare loop": bare,
             "in process": in_process,
+            "bare Serve": nothing,
             "over HTTP": served,
         }
         for number in range(queries + queries // 10):
             if number == queries // 10:
                 timings.seconds.clear()  # warm from here on
+            if number % 50 == 0:
+                tell(f"overhead: {number} of {queries + queries // 10} rounds")
             for name, ask in contenders.items():
                 await timings.time(name, ask(drawer.question(next(numbers))))
     await services.database.aclose()
@@ -132,7 +141,10 @@ class Level:
 
 
 async def load(endpoint: str, knowledge_base_id: str, route: str, clients: int, seconds: float) -> Level:
-    """Clients that ask one question after the other for so long, each another one. A 429 is waited for, as it says."""
+    """Clients that ask one question after the other for so long, each another one. A 429 is waited for, as it says.
+
+    A request that gets no answer at all counts under status 0.
+    """
     drawer, statuses = Drawer(100 + clients), Counter[int]()
     taken: list[float] = []
     numbers = iter(range(10**9))
@@ -144,7 +156,12 @@ async def load(endpoint: str, knowledge_base_id: str, route: str, clients: int, 
             while time.perf_counter() < until:
                 body = {"knowledge_base": knowledge_base_id, field_name: drawer.question(next(numbers))}
                 began = time.perf_counter()
-                response = await client.post(route, json=body)
+                try:
+                    response = await client.post(route, json=body)
+                except httpx.HTTPError as error:  # becomes a failure of its level
+                    tell(f"{route}: {type(error).__name__}: {error}")
+                    statuses[0] += 1
+                    continue
                 statuses[response.status_code] += 1
                 if response.status_code == 200:
                     taken.append(time.perf_counter() - began)
