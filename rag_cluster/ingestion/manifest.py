@@ -67,10 +67,10 @@ class ManifestWriter:
 
 
 def read_manifest(path: str) -> Iterator[PlannedFile]:
-    """Stream a manifest, a row group at a time."""
+    """Stream a manifest, a row group at a time: `iter_batches` would hold more of a longer file."""
     with pq.ParquetFile(path) as file:
-        for batch in file.iter_batches(batch_size=ROW_GROUP):
-            for row in batch.to_pylist():
+        for number in range(file.num_row_groups):
+            for row in file.read_row_group(number).to_pylist():
                 yield from_row(row)
 
 

@@ -207,6 +207,7 @@ def _dataset(
     arguments: dict[str, Any], wave: Sequence[PlannedFile], pools: Pools, worker: type[_Prepare]
 ) -> ray.data.Dataset:
     cut: list[Any] = [ray.put(table) for table in _batches(wave, pools.prepare_actors, worker.batch_documents)]
+    pa.default_memory_pool().release_unused()  # the tables lie in Ray's store now
     return (
         ray.data.from_arrow_refs(cut)
         .repartition(target_num_rows_per_block=1)
