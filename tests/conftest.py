@@ -14,6 +14,7 @@ LONGEST_FIRST = (
     "client/test_notebook.py",
     "serving/test_replicas.py",
     "serving/test_two_cpus.py",
+    "ingestion/test_slow_documents.py",
     "stores/test_embedded.py",
     "benchmarks/test_ingestion.py",
     "resilience/test_queries_during_updates.py",

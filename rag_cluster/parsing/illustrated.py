@@ -1,4 +1,4 @@
-"""What the parsers of formats that carry pictures share."""
+"""What the parsers of formats with pictures share, and of pictures themselves."""
 
 from __future__ import annotations
 

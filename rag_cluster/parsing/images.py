@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from rag_cluster.domain.blocks import BlockType, DocumentSource, ParsedDocument, SourceLocator
-from rag_cluster.domain.ports import TextRecognizer
 from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, EmptyDocumentError
 from rag_cluster.parsing.base import BlockBuilder
-from rag_cluster.parsing.limits import ParseLimits, check_image_size, check_page_count
+from rag_cluster.parsing.illustrated import IllustratedParser
+from rag_cluster.parsing.limits import check_image_size, check_page_count
 from rag_cluster.parsing.ocr import OcrMode, OcrParagraph, read_page, rgb
 from rag_cluster.parsing.pages import each_page
 from rag_cluster.parsing.scan_tables import header_rows
@@ -28,7 +28,7 @@ _THUMBNAIL = 254
 """The TIFF tag that marks a frame as another one, smaller."""
 
 
-class ImageParser:
+class ImageParser(IllustratedParser):
     """PNG, JPEG, TIFF (every page), WebP, GIF, BMP. Boxes are pixels of the picture as displayed (EXIF applied).
 
     Of an animation the first frame is read: the others mostly repeat it. Lines that are too uncertain are left out,
@@ -40,17 +40,6 @@ class ImageParser:
     extensions = frozenset({".png", ".jpg", ".jpeg", ".tif", ".tiff", ".webp", ".gif", ".bmp"})
     only_recognition = True
 
-    def __init__(
-        self,
-        *,
-        limits: ParseLimits = ParseLimits(),
-        ocr: OcrMode = OcrMode.AUTO,
-        recognizer: TextRecognizer | None = None,
-    ) -> None:
-        self._limits = limits
-        self._off = ocr is OcrMode.OFF
-        self._recognizer = recognizer
-
     def parse(self, source: DocumentSource) -> ParsedDocument:
         """EmptyDocumentError when no text is recognised, or none may be; DocumentTooLargeError before decoding.
 
@@ -58,7 +47,7 @@ class ImageParser:
         """
         from PIL import Image
 
-        if self._off:
+        if self._ocr is OcrMode.OFF:
             raise EmptyDocumentError(
                 f"{source.filename!r} is a picture, and text recognition is off (--ocr auto, RAG_OCR=auto)"
             )
