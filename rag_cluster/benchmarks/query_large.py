@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+from array import array
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -90,7 +91,7 @@ class LongRun:
     """Resident bytes of this process after every so many queries, and seconds of each query."""
 
     memory: list[int] = field(default_factory=list)
-    seconds: list[float] = field(default_factory=list)
+    seconds: array[float] = field(default_factory=lambda: array("d"))
     wall: float = 0.0
 
     @property

@@ -10,6 +10,7 @@ import re
 import threading
 import time
 from array import array
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -28,6 +29,8 @@ _LOGGED = re.compile(r"^(\d+\.\d+) \[(\d+)\] LOG:  duration: ([\d.]+) ms  (?:[^:
 _TEXT = 70
 _LATE = 0.05
 """Seconds by which the server may write its line after its answer arrived here."""
+_FIELDS = 5
+"""Of a call, its process left out."""
 _BUFFERED = 20
 """Rows that fit into a socket, so that the server need not wait until somebody reads them."""
 
@@ -78,7 +81,8 @@ class StatementClock:
     def __init__(self, limit: float) -> None:
         self._limit = limit
         self.kinds: dict[str, Kind] = defaultdict(Kind)
-        self._long: list[Call] = []
+        self._long: dict[int, array[float]] = defaultdict(lambda: array("d"))
+        """Of each process its calls, one after the other: under load these are many, and memory is measured here."""
 
     def keep(self, text: str, call: Call) -> None:
         """One call that has just ended."""
@@ -87,7 +91,7 @@ class StatementClock:
         for values, seconds in ((kind.elapsed, elapsed), (kind.computed, call.computed), (kind.waited, call.waited)):
             values.append(seconds)
         if elapsed >= self._limit:
-            self._long.append(call)
+            self._long[call.process].extend((call.began, call.ended, call.computed, call.waited, call.reader_busy))
 
     def slow(self, log: str) -> list[SlowStatement]:
         """What the server logged as longer than the limit, slowest of their own first.
@@ -103,8 +107,13 @@ class StatementClock:
         return sorted((_slow(call, total, texts[call]) for call, total in totals.items()), key=lambda one: -one.own)
 
     def _call(self, process: int, at: float) -> Call | None:
-        calls = [one for one in self._long if one.process == process and one.began <= at <= one.ended + _LATE]
-        return max(calls, key=lambda one: one.began, default=None)
+        """The last one that began before this moment, unless it had ended long before."""
+        values = self._long.get(process, array("d"))
+        after = bisect_right(values[::_FIELDS], at)
+        if not after:
+            return None
+        call = Call(process, *values[(after - 1) * _FIELDS : after * _FIELDS])
+        return call if at <= call.ended + _LATE else None
 
 
 def _slow(call: Call | int, total: float, text: str) -> SlowStatement:
