@@ -138,17 +138,21 @@ def _forecast(
     settings: Settings, knowledge_base: str, inputs: list[str], options: IngestionOptions, sample: int, as_json: bool
 ) -> None:
     from rag_cluster.ingestion.forecast import forecast
+    from rag_cluster.ingestion.sync import Sync
     from rag_cluster.wiring import WritePathFactory
 
     write_path = WritePathFactory(settings)()
-    strategy = options.chunking_strategy
+    strategy, sync = options.chunking_strategy, None
     try:
         base = write_path.catalog.knowledge_base(knowledge_base).id
-        strategy = strategy or write_path.catalog.source(base, options.source).default_chunking_strategy
+        source = write_path.catalog.source(base, options.source)
+        strategy = strategy or source.default_chunking_strategy
+        if options.sync:
+            sync = Sync(write_path, base, source.id, inputs, options.manifests, dry_run=True)
     except NotFoundError:
         base = str(uuid.UUID(int=0))  # to a base or a source that is not there yet everything is new
     write_path.chunker(strategy)  # an unknown strategy is an error here as it is of a run
-    found = forecast(write_path, base, inputs, options.plan(strategy), sample=sample)
+    found = forecast(write_path, base, inputs, options.plan(strategy), sample=sample, sync=sync)
     if as_json:
         emit(found.to_dict())
     else:

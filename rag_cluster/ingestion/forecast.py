@@ -22,10 +22,12 @@ from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt
 from rag_cluster.errors import EmptyDocumentError, RagClusterError
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.report import count_unsupported, readable, unsupported_line
+from rag_cluster.ingestion.sync import Sync
 from rag_cluster.ingestion.write_path import WritePath
 
 EMBEDDED_CHUNKS = 64
 """Chunks of one sampled document that are embedded, at most: enough to know the speed."""
+KEPT_PROBLEMS = 20
 Z = 1.96
 """Of a 95 % interval."""
 
@@ -36,7 +38,7 @@ class TypeCount:
 
     extension: str
     outcomes: Counter[str] = field(default_factory=Counter)
-    """to_do | unchanged | attributes | skipped | failed -> files."""
+    """to_do | unchanged | attributes | skipped | failed, and of `--sync` removed -> files."""
     bytes_to_do: int = 0
 
 
@@ -94,11 +96,17 @@ class Forecast:
         """Their bytes, as listed."""
         return sum(count.bytes_to_do for count in self.types)
 
+    @property
+    def to_remove(self) -> int:
+        """Documents that `--sync` would delete."""
+        return sum(count.outcomes["removed"] for count in self.types)
+
     def to_dict(self) -> dict[str, Any]:
         """JSON form."""
         return {
             "to_do": self.to_do,
             "bytes_to_do": self.bytes_to_do,
+            "to_remove": self.to_remove,
             "types": [
                 {"extension": count.extension, "bytes_to_do": count.bytes_to_do, **count.outcomes}
                 for count in self.types
@@ -111,7 +119,8 @@ class Forecast:
 
     def print(self, console: Console) -> None:
         """Tables for a person."""
-        console.print(f"dry run: {self.to_do} files to do, {_size(self.bytes_to_do)}; nothing was changed")
+        removed = f", {self.to_remove} documents to remove" if self.to_remove else ""
+        console.print(f"dry run: {self.to_do} files to do, {_size(self.bytes_to_do)}{removed}; nothing was changed")
         console.print(self._types_table())
         if self.unsupported:
             console.print(unsupported_line(self.unsupported), markup=False, highlight=False, soft_wrap=True)
@@ -122,7 +131,7 @@ class Forecast:
             console.print(self._estimate_table(self.estimate, self.sample))
 
     def _types_table(self) -> Table:
-        columns = ("to_do", "unchanged", "attributes", "skipped", "failed")
+        columns = ("to_do", "unchanged", "attributes", "skipped", "failed", *(["removed"] if self.to_remove else []))
         table = Table("type")
         for name in (*columns, "size to do"):
             table.add_column(name.replace("_", " "), justify="right")
@@ -136,9 +145,9 @@ class Forecast:
         table = Table(f"forecast from {sample.documents} documents", "", show_header=True)
         kinds = ", ".join(f"{kind} {n}" for kind, n in sample.failures.items())
         for row in (
-            ("time with these pools", f"{estimate.hours:.2f} h"),
-            ("  parsing and chunking", f"{estimate.prepare_hours:.2f} h"),
-            ("  embedding", f"{estimate.embed_hours:.2f} h"),
+            ("time with these pools", _duration(estimate.hours)),
+            ("  parsing and chunking", _duration(estimate.prepare_hours)),
+            ("  embedding", _duration(estimate.embed_hours)),
             ("chunks", f"{estimate.chunks:,} ({estimate.tokens:,} tokens)"),
             ("vectors and texts", _size(estimate.index_bytes)),
             ("documents that fail", f"{middle} % (95 %: {low}-{high} %){': ' + kinds if kinds else ''}"),
@@ -154,37 +163,54 @@ def forecast(
     options: PlanOptions = PlanOptions(),
     *,
     sample: int = 0,
+    sync: Sync | None = None,
     seed: int = 0,
 ) -> Forecast:
-    """Plan without changing anything. sample: files to parse, chunk and embed here, in memory, for an estimate."""
-    types: dict[str, TypeCount] = {}
-    problems: list[Receipt] = []
-    unsupported: Counter[str] = Counter()
-    drawn: list[PlannedFile] = []
-    draw = random.Random(seed)  # noqa: S311 -- a sample, no secret
-    seen = 0
+    """Plan without changing anything. sample: files to parse, chunk and embed here, in memory, for an estimate.
+
+    sync: of the same inputs, for a dry run; what it would remove is counted.
+    """
+    counting = _Counting(sample, random.Random(seed))  # noqa: S311 -- a sample, no secret
     for item in plan(write_path, knowledge_base_id, inputs, replace(options, dry_run=True)):
+        if sync is not None:
+            sync.note(item)
+        counting.add(item)
+    for receipt in sync.remove() if sync is not None else ():
+        counting.add(receipt)
+    rows = tuple(sorted(counting.types.values(), key=lambda count: -count.bytes_to_do))
+    found = Forecast(rows, tuple(counting.problems), unsupported=counting.unsupported)
+    if not counting.drawn:
+        return found
+    measured = _measure(write_path, counting.drawn, options.chunking_strategy)
+    return replace(found, sample=measured, estimate=_estimate(write_path, found, measured))
+
+
+class _Counting:
+    """Counts a plan, keeps its first problems and draws a sample, in memory that does not grow with it."""
+
+    def __init__(self, sample: int, draw: random.Random) -> None:
+        self.types: dict[str, TypeCount] = {}
+        self.problems: list[Receipt] = []
+        self.unsupported: Counter[str] = Counter()
+        self.drawn: list[PlannedFile] = []
+        self._sample, self._draw, self._seen = sample, draw, 0
+
+    def add(self, item: PlannedFile | Receipt) -> None:
         uri = item.uri if isinstance(item, Receipt) else item.file.uri
-        count = types.setdefault(extension := Path(uri).suffix.lower(), TypeCount(extension))
+        count = self.types.setdefault(extension := Path(uri).suffix.lower(), TypeCount(extension))
         if isinstance(item, Receipt):
             count.outcomes[item.outcome] += 1
-            count_unsupported(unsupported, item)
-            if item.outcome in ("failed", "skipped") and len(problems) < 20:
-                problems.append(item)
-            continue
+            count_unsupported(self.unsupported, item)
+            if item.outcome in ("failed", "skipped") and len(self.problems) < KEPT_PROBLEMS:
+                self.problems.append(item)
+            return
         count.outcomes["to_do"] += 1
         count.bytes_to_do += item.file.size
         if item.action is not PlanAction.INDEX:  # reservoir sampling: every file has the same chance, in one pass
-            seen += 1
-            place = len(drawn) if len(drawn) < sample else draw.randrange(seen)
-            if place < sample:
-                drawn[place : place + 1] = [item]
-    rows = tuple(sorted(types.values(), key=lambda count: -count.bytes_to_do))
-    found = Forecast(rows, tuple(problems), unsupported=unsupported)
-    if not drawn:
-        return found
-    measured = _measure(write_path, drawn, options.chunking_strategy)
-    return replace(found, sample=measured, estimate=_estimate(write_path, found, measured))
+            self._seen += 1
+            place = len(self.drawn) if len(self.drawn) < self._sample else self._draw.randrange(self._seen)
+            if place < self._sample:
+                self.drawn[place : place + 1] = [item]
 
 
 def _measure(write_path: WritePath, drawn: Sequence[PlannedFile], strategy: str | None) -> Sample:
@@ -256,6 +282,13 @@ def _wilson(hits: int, count: int) -> tuple[float, float, float]:
     middle = (share + Z * Z / (2 * count)) / base
     half = Z * ((share * (1 - share) + Z * Z / (4 * count)) / count) ** 0.5 / base
     return max(middle - half, 0.0), share, min(middle + half, 1.0)
+
+
+def _duration(hours: float) -> str:
+    for unit, seconds in (("h", 3600), ("min", 60)):
+        if hours * 3600 >= 2 * seconds:
+            return f"{hours * 3600 / seconds:.1f} {unit}"
+    return f"{hours * 3600:.1f} s"
 
 
 def _size(count: float) -> str:

@@ -49,8 +49,11 @@ class Sync:
         source_id: str,
         locations: Sequence[str],
         manifests: Sequence[str] = (),
+        *,
+        dry_run: bool = False,
     ) -> None:
         self._write_path = write_path
+        self._dry_run = dry_run
         self._knowledge_base_id, self._source_id = knowledge_base_id, source_id
         self._scopes = {location: _Scope(location, write_path.inputs.covers(location)) for location in locations}
         # Manifests together are the truth about the whole source.
@@ -78,7 +81,10 @@ class Sync:
         self._unlisted.append(uri)
 
     def remove(self) -> Iterator[Receipt]:
-        """Tombstone what is missing: a `removed` or `busy` receipt each; `failed` for a location that is refused."""
+        """Tombstone what is missing: a `removed` or `busy` receipt each; `failed` for a location that is refused.
+
+        In a dry run nothing is tombstoned, and what a run holds at this moment counts as `removed`.
+        """
         if not self._scopes:
             return
         seen = np.sort(np.frombuffer(self._seen, np.uint64)) if self._seen else np.empty(0, np.uint64)
@@ -113,6 +119,8 @@ class Sync:
         return any(uri == prefix or uri.startswith(prefix.rstrip("/") + "/") for prefix in self._unlisted)
 
     def _tombstone(self, document_id: str, uri: str) -> Receipt | None:
+        if self._dry_run:
+            return Receipt(uri, document_id, "removed", stage="sync")
         catalog = self._write_path.catalog
         try:
             self._write_path.retry.call(lambda: catalog.tombstone(document_id))

@@ -32,6 +32,15 @@ def test_a_dry_run_knows_what_is_unchanged(cli: CommandLine, folder: Path) -> No
     assert counts == {".txt": 1, ".md": 0}
 
 
+def test_a_dry_run_with_sync_says_what_would_go(cli: CommandLine, folder: Path) -> None:
+    cli("kb", "create", "harbour", "--open")
+    ingest("harbour", folder / "draft.txt", folder / "码头.md")
+    (folder / "draft.txt").unlink()
+    shown = cli("ingest", str(folder), "-k", "harbour", "--sync", "--dry-run").stdout
+    assert "1 documents to remove" in shown
+    assert len(cli("docs", "list", "-k", "harbour").rows) == 2
+
+
 def test_a_dry_run_counts_what_the_sources_own_chunking_would_redo(cli: CommandLine, folder: Path) -> None:
     cli("kb", "create", "harbour", "--open")
     ingest("harbour", folder / "draft.txt")

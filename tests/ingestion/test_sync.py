@@ -10,6 +10,7 @@ import pytest
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import PlannedFile, SourceKind
 from rag_cluster.ingestion import steps
+from rag_cluster.ingestion.forecast import forecast
 from rag_cluster.ingestion.listing import Patterns
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.sync import Sync
@@ -57,6 +58,15 @@ def test_a_file_that_disappeared_is_removed_and_the_others_stay(bench: Bench, fo
     (folder / "a.txt").unlink()
     assert synced(bench, folder) == {"a.txt": "removed"}
     assert names(bench) == {"b.txt", "c.txt"}
+
+
+def test_a_dry_run_counts_what_would_be_removed_and_removes_nothing(bench: Bench, folder: Path) -> None:
+    (folder / "a.txt").unlink()
+    source = bench.write_path.catalog.ensure_source(bench.base.id, SourceKind.BULK, "bulk")
+    sync = Sync(bench.write_path, bench.base.id, source.id, [str(folder)], dry_run=True)
+    found = forecast(bench.write_path, bench.base.id, [str(folder)], sync=sync)
+    assert (found.to_remove, found.to_do) == (1, 0)
+    assert names(bench) == {"a.txt", "b.txt", "c.txt"}
 
 
 def test_nothing_is_removed_where_everything_is_there(bench: Bench, folder: Path) -> None:
