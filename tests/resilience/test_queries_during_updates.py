@@ -32,7 +32,9 @@ async def test_no_answer_mixes_versions_and_no_document_disappears_or_comes_back
     bench: Bench, async_database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("rag_cluster.domain.chunks.MAX_PART_CHUNKS", 4)
-    recipe = replace(bench.recipe, parameters={"parent_tokens": 60, "child_tokens": 20})
+    # On a busy machine a store may not answer in time: that is no outcome of a document.
+    patient = replace(bench.recipe.retry, outage_seconds=300.0)
+    recipe = replace(bench.recipe, parameters={"parent_tokens": 60, "child_tokens": 20}, retry=patient)
     truth = Truth(DOCUMENTS)
     writers = [Writer(recipe(), bench.base.id, bench.folder, truth, seed) for seed in range(WRITERS)]
     writing = threading.Event()
