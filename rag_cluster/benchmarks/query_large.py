@@ -158,6 +158,7 @@ def measure(services: Services, chunks: int, queries: int, recorded: int, limit:
     with services.database.connection() as connection:
         connection.execute(f"ALTER SYSTEM SET log_min_duration_statement = {limit * 1000:.0f}")
         connection.execute(f"ALTER SYSTEM SET log_line_prefix = '{LOG_PREFIX}'")
+        connection.execute("ALTER SYSTEM SET log_parameter_max_length = 0")  # hundreds of ids each
         connection.execute("SELECT pg_reload_conf()")
     begin = log.stat().st_size
     replaying = Services(services.settings)
