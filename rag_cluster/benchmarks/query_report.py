@@ -96,7 +96,7 @@ def show_large(found: Large, chunks: int) -> dict[str, Any]:
             )
             for name, values in (("dense", recording.dense), ("BM25", recording.sparse))
         ),
-        ("memory, MiB", " ".join(f"{used / MIB:.0f}" for used in run.memory[:: max(1, len(run.memory) // 8)]), ""),
+        ("memory, MiB", " ".join(f"{used / MIB:.0f}" for used in run.memory[:: max(1, len(run.memory) // 5)]), ""),
         ("memory, growth", f"x {run.growth:.3f}", _verdict(run.growth <= MOST_GROWTH, f"<= {MOST_GROWTH}")),
         (f"statements over {MOST_STATEMENT} ms", str(len(own)), _verdict(not own, "none")),
         ("the same, with waiting for others", str(len(found.slow)), "by PostgreSQL's log"),
@@ -123,7 +123,7 @@ def show_large(found: Large, chunks: int) -> dict[str, Any]:
 
 
 def _parts_of(one: SlowStatement) -> str:
-    rest = one.own - one.computed
+    rest = max(0.0, one.own - one.computed)
     return f"{one.computed:.0f} CPU + {rest:.0f} disk, locks | {one.waited:.0f} no CPU + {one.unread:.0f} not read"
 
 
