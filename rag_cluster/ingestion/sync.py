@@ -21,6 +21,7 @@ from rag_cluster.errors import DocumentBusyError, NotFoundError
 from rag_cluster.ingestion.write_path import WritePath
 
 REFUSED = "sync_refused"
+_IF_MEANT = "If they are meant to go: `rag-cluster delete`"
 PAGE = 1000
 _KEPT_PREFIXES = 10_000
 
@@ -94,7 +95,7 @@ class Sync:
                     scope.there += there
                     scope.gone += not there
         for scope in [scope for scope in self._scopes.values() if scope.emptied]:
-            message = f"None of its {scope.gone} documents is there any more: nothing was removed"
+            message = f"None of its {scope.gone} documents is there any more: nothing was removed. " + _IF_MEANT
             yield Receipt(scope.location, "", "failed", stage="sync", error_type=REFUSED, message=message)
         scopes = [scope for scope in self._scopes.values() if scope.gone and not scope.emptied]
         for document_id, uri, there in self._known(seen) if scopes else ():
