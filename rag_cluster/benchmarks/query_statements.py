@@ -142,17 +142,22 @@ class TimedDatabase(Database):
 def _timed_cursor(clock: StatementClock) -> type[psycopg.AsyncCursor[DictRow]]:
     class TimedCursor(psycopg.AsyncCursor[DictRow]):
         async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
-            process, here = self.connection.info.backend_pid, f"self/task/{threading.get_native_id()}"
-            server, reader = _scheduled(process), _scheduled(here)
+            process = self.connection.info.backend_pid
+            server, reader = _scheduled(process), _own_threads()
             began = time.time()
             done = await super().execute(query, *args, **options)
             ended = time.time()
             computed, waited = (after - before for after, before in zip(_scheduled(process), server, strict=True))
-            busy = sum(_scheduled(here)) - sum(reader) if self.rowcount > _BUFFERED else 0.0
+            busy = _own_threads() - reader if self.rowcount > _BUFFERED else 0.0
             clock.keep(str(query), Call(process, began, ended, computed, waited, busy))
             return done
 
     return TimedCursor
+
+
+def _own_threads() -> float:
+    """Seconds that this process' threads ran or had to wait: any of them may hold what the reading one needs."""
+    return sum(sum(_scheduled(f"self/task/{thread.native_id}")) for thread in threading.enumerate())
 
 
 def _scheduled(process: int | str) -> tuple[float, float]:
