@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +19,7 @@ from rag_cluster.domain.access import stated_access
 from rag_cluster.errors import InvalidRequestError, NotFoundError
 
 if TYPE_CHECKING:
+    from rag_cluster.domain.ports import InputFiles
     from rag_cluster.ingestion.run import IngestionOptions
     from rag_cluster.ingestion.write_path import WritePath
     from rag_cluster.settings import Settings
@@ -106,7 +107,7 @@ def ingest(
         progress=not as_json,
     )
     inputs = inputs or []
-    _require_some([*inputs, *options.manifests])
+    _require_some(services(settings).inputs, inputs, options.manifests)
     if dry_run or sample:
         _forecast(settings, knowledge_base, inputs, options, sample, as_json)
         return
@@ -159,13 +160,26 @@ def _forecast(
         found.print(out)
 
 
-def _require_some(inputs: list[str]) -> None:
+def _require_some(files: InputFiles, inputs: list[str], manifests: Sequence[str]) -> None:
     """A mistyped path must not leave an empty knowledge base behind. One missing input among others is the run's."""
-    if not inputs:
+    if not inputs and not manifests:
         raise InvalidRequestError("Give files, folders, globs or s3:// prefixes, or a --manifest.")
-    local = [item for item in inputs if "://" not in item and not any(sign in item for sign in "*?[")]
-    if len(local) == len(inputs) and not any(Path(item).expanduser().exists() for item in local):
-        raise NotFoundError(f"There is no file or folder {', '.join(map(repr, local))}.")
+    if not any(_is_there(files, item) for item in inputs) and not any(map(_is_file, manifests)):
+        raise NotFoundError(f"There is no file {', '.join(map(repr, [*inputs, *manifests]))}.")
+
+
+def _is_there(files: InputFiles, location: str) -> bool:
+    if location.startswith("s3://"):
+        return True  # the run's own listing tells
+    try:
+        files.list(location)
+    except NotFoundError:
+        return False
+    return True
+
+
+def _is_file(manifest: str) -> bool:
+    return manifest.startswith("s3://") or Path(manifest).expanduser().is_file()
 
 
 def _submit(address: str, settings: Settings, context: typer.Context, as_json: bool, report: Path | None) -> None:

@@ -35,6 +35,13 @@ def _summary(counts: Mapping[str, int]) -> str:
     return f"{counts.get('listed', 0)} listed" + (f": {outcomes}" if outcomes else "")
 
 
+def _name(knowledge_base_id: str) -> str:
+    try:
+        return services().catalog.knowledge_base(knowledge_base_id).name
+    except NotFoundError:
+        return "(deleted)"
+
+
 @app.command("list")
 @command
 def list_(
@@ -51,12 +58,14 @@ def list_(
         items = [RunResponse.of(run) for run in runs]
         emit(RunPage(items=items, next_cursor=next_cursor).model_dump(mode="json"))
         return
+    names = {base: _name(base) for base in {run.knowledge_base_id for run in runs}}
     table(
         "Runs",
-        ("started", "status", "counts", "inputs", "id"),
+        ("started", "knowledge base", "status", "counts", "inputs", "id"),
         (
             (
                 run.started_at and run.started_at.strftime("%Y-%m-%d %H:%M:%S"),
+                names[run.knowledge_base_id],
                 run.status,
                 _summary(run.counts),
                 ", ".join(run.inputs),

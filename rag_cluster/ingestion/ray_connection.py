@@ -23,15 +23,29 @@ def connect(address: str | None, num_cpus: int) -> bool:
     target = address or os.environ.get("RAY_ADDRESS") or "local"
     _check_reachable(target)
     with _native_log_muted():
-        try:
-            if target == "local":
-                # "local" and not None: None would join whatever Ray was started on this machine before.
-                ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_QUIET)
-            else:
-                ray.init(target, **_QUIET)
-        except (ConnectionError, ValueError) as error:
-            raise SourceUnavailableError(f"No Ray can be joined at {target}: {error}") from None
+        if target == "local":
+            _start(num_cpus)
+        else:
+            _join(target)
     return target == "local"
+
+
+def _start(num_cpus: int) -> None:
+    try:
+        # "local" and not None: None would join whatever Ray was started on this machine before.
+        ray.init("local", num_cpus=num_cpus, include_dashboard=False, **_QUIET)
+    except Exception as error:  # Ray raises a bare one where its processes do not come up in time
+        raise SourceUnavailableError(
+            f"Ray did not start on this machine ({error}). Is it overloaded, or short of memory? Try again, or join "
+            "a running Ray with --address or RAY_ADDRESS."
+        ) from error
+
+
+def _join(target: str) -> None:
+    try:
+        ray.init(target, **_QUIET)
+    except (ConnectionError, ValueError) as error:
+        raise SourceUnavailableError(f"No Ray can be joined at {target}: {error}") from None
 
 
 def _check_reachable(target: str) -> None:

@@ -140,7 +140,7 @@ def test_an_ingest_names_each_file_that_failed_or_was_skipped_and_runs_show_tell
     assert f"skipped {odd}: unsupported_document_type: There is no parser" in result.stdout
     assert f"failed {tmp_path / 'missing.pdf'}: " in result.stdout
     run = cli("runs", "list", "--json").json["items"][0]
-    assert "1 skipped, 1 failed" in cli("runs", "list").rows[0][2]
+    assert "1 skipped, 1 failed" in cli("runs", "list").rows[0][3]
     shown = cli("runs", "show", run["id"], "--json").json
     assert {receipt["outcome"] for receipt in shown["receipts"]} == {"skipped", "failed"}
     assert f"skipped\t{odd}\tplan\tunsupported_document_type" in cli("runs", "show", run["id"]).stdout
@@ -169,8 +169,12 @@ def test_a_mistaken_ingest_says_what_is_wrong(
     assert result.json["error"]["type"] == kind
 
 
-def test_a_mistyped_path_leaves_no_knowledge_base_behind(cli: CommandLine) -> None:
-    assert cli("ingest", "nowhere", "-k", "harbour").code == 1
+@pytest.mark.parametrize(
+    "mistyped", [["nowhere"], ["nowhere/*.pdf"], ["--manifest", "nowhere.csv"], ["--manifest", "."]]
+)
+def test_a_mistyped_path_leaves_no_knowledge_base_behind(cli: CommandLine, mistyped: list[str]) -> None:
+    result = cli("ingest", *mistyped, "-k", "harbour", "--json")
+    assert (result.code, result.json["error"]["type"]) == (1, "not_found")
     assert cli("kb", "list").rows == []
 
 
