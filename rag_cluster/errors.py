@@ -267,7 +267,7 @@ class JobFailedError(RagClusterError):
 
 
 class CorruptObjectError(RagClusterError):
-    """A stored original or image is not what was stored; `rag-cluster fsck --deep --repair` fetches it again."""
+    """A stored original or image is damaged: `rag-cluster fsck --deep --repair`, or upload the document again."""
 
     type, code, http_status, permanent = "corrupt_object", 4010, 502, True
 

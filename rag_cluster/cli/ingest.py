@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -16,10 +17,9 @@ from rag_cluster.cli.output import command, emit, err, fail, out
 from rag_cluster.cli.runs import save_report
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import stated_access
-from rag_cluster.errors import InvalidRequestError, NotFoundError
+from rag_cluster.errors import NotFoundError
 
 if TYPE_CHECKING:
-    from rag_cluster.domain.ports import InputFiles
     from rag_cluster.ingestion.run import IngestionOptions
     from rag_cluster.ingestion.write_path import WritePath
     from rag_cluster.settings import Settings
@@ -80,10 +80,11 @@ def ingest(
     if acl and open_:
         raise fail("Give --acl or --open, not both.", as_json=as_json, kind="invalid_request", code=2)
     from rag_cluster.cli.ray_session import ray_address, ray_stopped_afterwards
-    from rag_cluster.ingestion.listing import Patterns
+    from rag_cluster.ingestion.listing import Patterns, require_some
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
     from rag_cluster.ingestion.report_files import check_path
     from rag_cluster.settings import get_settings
+    from rag_cluster.wiring import ServiceFactory
 
     if report is not None:
         check_path(report)
@@ -107,7 +108,7 @@ def ingest(
         progress=not as_json,
     )
     inputs = inputs or []
-    _require_some(services(settings).inputs, inputs, options.manifests)
+    require_some(ServiceFactory(settings)().inputs, inputs, options.manifests)
     if dry_run or sample:
         _forecast(settings, knowledge_base, inputs, options, sample, as_json)
         return
@@ -144,42 +145,19 @@ def _forecast(
 
     write_path = WritePathFactory(settings)()
     strategy, sync = options.chunking_strategy, None
-    try:
+    base = str(uuid.UUID(int=0))  # to a base that is not there yet everything is new
+    with contextlib.suppress(NotFoundError):
         base = write_path.catalog.knowledge_base(knowledge_base).id
-        source = write_path.catalog.source(base, options.source)
+        source = write_path.catalog.source(base, options.source)  # or the run makes one
         strategy = strategy or source.default_chunking_strategy
         if options.sync:
             sync = Sync(write_path, base, source.id, inputs, options.manifests, dry_run=True)
-    except NotFoundError:
-        base = str(uuid.UUID(int=0))  # to a base or a source that is not there yet everything is new
     write_path.chunker(strategy)  # an unknown strategy is an error here as it is of a run
     found = forecast(write_path, base, inputs, options.plan(strategy), sample=sample, sync=sync)
     if as_json:
         emit(found.to_dict())
     else:
         found.print(out)
-
-
-def _require_some(files: InputFiles, inputs: list[str], manifests: Sequence[str]) -> None:
-    """A mistyped path must not leave an empty knowledge base behind. One missing input among others is the run's."""
-    if not inputs and not manifests:
-        raise InvalidRequestError("Give files, folders, globs or s3:// prefixes, or a --manifest.")
-    if not any(_is_there(files, item) for item in inputs) and not any(map(_is_file, manifests)):
-        raise NotFoundError(f"There is no file {', '.join(map(repr, [*inputs, *manifests]))}.")
-
-
-def _is_there(files: InputFiles, location: str) -> bool:
-    if location.startswith("s3://"):
-        return True  # the run's own listing tells
-    try:
-        files.list(location)
-    except NotFoundError:
-        return False
-    return True
-
-
-def _is_file(manifest: str) -> bool:
-    return manifest.startswith("s3://") or Path(manifest).expanduser().is_file()
 
 
 def _submit(address: str, settings: Settings, context: typer.Context, as_json: bool, report: Path | None) -> None:

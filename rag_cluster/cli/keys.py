@@ -10,7 +10,7 @@ import typer
 from rag_cluster.cli.options import Department, Json, SecurityLevel, base_name
 from rag_cluster.cli.output import command, emit, err, say, table
 from rag_cluster.cli.session import services
-from rag_cluster.domain.access import ApiKey, Principal
+from rag_cluster.domain.access import ApiKey, Principal, stated_access
 
 app = typer.Typer(help="API keys.", no_args_is_help=True)
 
@@ -36,12 +36,13 @@ def create(
     granted = None
     if knowledge_base:
         granted = frozenset(catalog.knowledge_base(base).id for base in knowledge_base)
+    stated = stated_access(group or (), department, security_level)  # trimmed and checked as those of documents are
     principal = Principal(
         name=name,
         knowledge_bases=granted,
-        groups=frozenset(group or ()),
-        department=department,
-        security_level=security_level,
+        groups=frozenset(stated.acl or ()),
+        department=stated.department,
+        security_level=stated.security_level,
         unrestricted=admin,
     )
     secret = catalog.create_api_key(name, principal)

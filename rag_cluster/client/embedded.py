@@ -16,6 +16,7 @@ import httpx
 
 from rag_cluster.client.http import READ_SECONDS, Api
 from rag_cluster.domain.access import LOCAL
+from rag_cluster.ingestion.listing import require_some
 from rag_cluster.ingestion.report import IngestionReport
 from rag_cluster.ingestion.run import IngestionOptions
 from rag_cluster.ingestion.uploads import UploadWorker, work_once
@@ -63,6 +64,7 @@ class Embedded:
         if ocr is not None and ocr != settings.ocr:
             settings = settings.model_copy(update={"ocr": ocr})
             self._closing.callback(_close_services, ServiceFactory(settings)())
+        require_some(self.services.inputs, inputs, options.manifests)
         self.services.ensure_knowledge_base(knowledge_base)
         address = settings.ray_address or None
         return run_ingestion(

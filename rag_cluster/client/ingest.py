@@ -7,14 +7,16 @@ import json
 import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from rag_cluster.domain.access import stated_access
 from rag_cluster.errors import InvalidRequestError
 from rag_cluster.ingestion.listing import Patterns
 from rag_cluster.ingestion.run import IngestionOptions
-from rag_cluster.ingestion.user_manifest import COLUMNS
+from rag_cluster.ingestion.user_manifest import COLUMNS, listed_groups
 from rag_cluster.parsing.ocr import OcrMode
 
 
@@ -88,8 +90,13 @@ class Ingestion:
 
 
 def groups(given: str | Iterable[str] | None) -> tuple[str, ...] | None:
-    """Groups as a list, or as a text "finance;audit", as in a manifest: a text is not a list of its letters."""
-    return None if given is None else tuple(given.split(";") if isinstance(given, str) else given)
+    """Groups as a list, or as a text as in a manifest: a text is not a list of its letters."""
+    if given is None or not isinstance(given, str):
+        return None if given is None else tuple(given)
+    try:
+        return tuple(listed_groups(given))
+    except ValueError as error:
+        raise InvalidRequestError(f"The groups {given!r} are not a list in JSON: {error}") from None
 
 
 def patterns(given: str | Iterable[str]) -> tuple[str, ...]:
@@ -124,8 +131,8 @@ def records(frame: Any) -> list[dict[str, Any]]:
 def frame_as_manifest(frame: Any) -> Iterator[str]:
     """A file with a DataFrame's rows (`uri`, and as far as given `acl`, `metadata` ...), while the context lasts.
 
-    InvalidRequestError for a frame without `uri`, or with a column that a manifest does not have. Lines of JSON: a
-    column's cells need not be of one type, and what a cell cannot be is the problem of its row alone.
+    InvalidRequestError for a frame without `uri`, with a column that a manifest does not have, or with a cell that is
+    no data. Lines of JSON: a column's cells need not be of one type, and a wrong one is the problem of its row alone.
     """
     if unknown := [str(name) for name in frame.columns if name not in COLUMNS]:
         known = ", ".join(sorted(COLUMNS))
@@ -135,16 +142,23 @@ def frame_as_manifest(frame: Any) -> Iterator[str]:
     with tempfile.TemporaryDirectory(prefix="rag-cluster-frame-") as folder:
         path = Path(folder) / "frame.jsonl"
         with path.open("w", encoding="utf-8") as lines:
-            for row in records(frame):
+            for number, row in enumerate(records(frame), 1):
                 uri = row["uri"]
                 row["uri"] = absolute(str(uri)) if isinstance(uri, str | Path) and str(uri).strip() else uri
-                lines.write(json.dumps(row, default=_cell) + "\n")
+                try:
+                    lines.write(json.dumps(row, default=_cell) + "\n")
+                except (TypeError, ValueError, RecursionError) as error:
+                    raise InvalidRequestError(f"Row {number} of the DataFrame ({uri}): {error}") from None
         yield str(path)
 
 
 def _cell(value: Any) -> Any:
-    """What JSON does not know, of numpy, pandas or the standard library; the manifest judges the result."""
-    for convert in ("tolist", "isoformat"):
+    """What JSON does not know, of numpy, pandas or the standard library; the manifest judges the result. TypeError."""
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    if isinstance(value, Path | Decimal | UUID):
+        return str(value)
+    for convert in ("isoformat", "tolist"):
         if hasattr(value, convert):
             return getattr(value, convert)()
-    return str(value)
+    raise TypeError(f"{type(value).__name__} is no data")

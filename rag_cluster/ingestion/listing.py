@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from fsspec.utils import glob_translate
 
 from rag_cluster.domain.documents import SourceFile
 from rag_cluster.domain.ports import InputFiles, InputProblem
-from rag_cluster.errors import RagClusterError
+from rag_cluster.errors import InvalidRequestError, NotFoundError, RagClusterError
 from rag_cluster.ingestion.user_manifest import read_user_manifest
 
 EXCLUDED = "skipped_excluded"
@@ -40,6 +41,30 @@ class Patterns:
         for entry in listed:
             reason = _reason(entry.uri, include, exclude) if isinstance(entry, SourceFile) else ""
             yield InputProblem(entry.uri, EXCLUDED, reason) if reason else entry
+
+
+def require_some(inputs: InputFiles, locations: Sequence[str], manifests: Sequence[str] = ()) -> None:
+    """Before anything is made for a run: InvalidRequestError where nothing is given, NotFoundError where nothing that
+    is given is there. A mistyped path must not leave an empty knowledge base behind; one missing input among others is
+    the run's, and so is what lies in a bucket."""
+    given = [*locations, *manifests]
+    if not given:
+        raise InvalidRequestError("Give files, folders, globs or s3:// prefixes, or a manifest.")
+    folders = [manifest for manifest in manifests if Path(manifest).expanduser().is_dir()]
+    if not any(_is_there(inputs, location) for location in given if location not in folders):
+        raise NotFoundError(f"There is no file {', '.join(map(repr, given))}.")
+
+
+def _is_there(inputs: InputFiles, location: str) -> bool:
+    if location.startswith("s3://"):
+        return True
+    try:
+        inputs.list(location)
+    except NotFoundError:
+        return False
+    except RagClusterError:
+        return True  # as a row of the run tells
+    return True
 
 
 def list_inputs(

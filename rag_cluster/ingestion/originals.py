@@ -69,7 +69,7 @@ def fetch_stored(objects: ObjectStore, key: str, sha256: str | None, path: str) 
             size += len(block)
     found = digest.hexdigest()
     if sha256 is not None and found != sha256:
-        raise CorruptObjectError(f"the stored original {key} is damaged; `fsck --deep --repair` fetches it again")
+        raise CorruptObjectError(f"the stored original {key} is damaged; ingest or upload its document again")
     return found, size
 
 

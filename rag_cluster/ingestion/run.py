@@ -167,6 +167,8 @@ class Run:
         self._ends_at = time.monotonic() + options.time_limit if options.time_limit else math.inf
         self._store_failures = 0
         """Documents that failed by an outage, one after the other."""
+        self._met_others = False
+        """Whether another owner held a document."""
 
     @property
     def cancelled(self) -> str | None:
@@ -247,7 +249,8 @@ class Run:
             self._flush_index()  # the text is there to be searched while the rest is recognised
         left += self._recognition.finish()
         if left:
-            self._await_lapse(started)
+            if self._met_others:
+                self._await_lapse(started)
             for item in self._wave(left, last=True) + self._recognition.finish(last=True):
                 self._settle(_receipt(item, "failed", "no result came back from the workers; run again"))
         self._flush_index()
@@ -296,6 +299,7 @@ class Run:
                 item = open_.pop(row.document_id)
                 if row.outcome == "busy" and not last:
                     again.append(item)
+                    self._met_others = True
                 else:
                     self._settle(row)
                     self._watch_stores(row)

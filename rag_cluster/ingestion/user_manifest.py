@@ -150,7 +150,7 @@ def _level(value: Any) -> int:
     """Of a number or its text; also 2.0, as pandas writes a column with empty cells."""
     if value is None or value == "":
         return 0
-    if not isinstance(value, int | float | str) or isinstance(value, bool):
+    if not isinstance(value, int | float | str | Decimal) or isinstance(value, bool):
         raise ValueError(f"security_level is a whole number from 0 to 9, not {value!r}")
     try:
         number = float(value)
@@ -161,12 +161,17 @@ def _level(value: Any) -> int:
     return int(number)
 
 
+def listed_groups(text: str) -> Any:
+    """Groups as a person writes them: "finance;audit", or a list in JSON. ValueError."""
+    return json.loads(text) if text.startswith("[") else text.split(";")
+
+
 def _groups(value: Any) -> tuple[str, ...] | None:
     if isinstance(value, str):
         text = value.strip()
         if not text:
             return None
-        value = json.loads(text) if text.startswith("[") else text.split(";")
+        value = listed_groups(text)
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(group, str) for group in value):

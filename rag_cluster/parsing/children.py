@@ -48,7 +48,8 @@ class Places:
     @property
     def pid(self) -> int | None:
         """Of a child that stands ready; None while there is none."""
-        return next((place.child.pid for place in self._places if place.child is not None), None)
+        children = [place.child for place in self._places]
+        return next((child.pid for child in children if child is not None), None)
 
     @contextlib.contextmanager
     def turn(self) -> Iterator[Place]:

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TYPE_CHECKING
 
 from rag_cluster.domain.documents import DeleteReceipt, Source
 from rag_cluster.lifecycle.delete import delete_document, delete_knowledge_base, delete_source
 from rag_cluster.lifecycle.outbox import drain
 from rag_cluster.lifecycle.stores import Stores
 from rag_cluster.wiring.stores import StoreServices
-
-if TYPE_CHECKING:
-    pass
 
 
 class DeletionServices(StoreServices):

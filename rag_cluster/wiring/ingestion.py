@@ -113,8 +113,8 @@ class IngestionServices(DeletionServices, ContentServices):
         return receipt
 
     def original(self, document: Document, version: int) -> tuple[BinaryIO, int]:
-        """A version's original as an open stream, and its bytes. NotFoundError; OriginalGoneError and
-        OriginalChangedError of one that was referenced in place."""
+        """A version's original as an open stream, and its bytes. NotFoundError; CorruptObjectError;
+        OriginalGoneError and OriginalChangedError of one that was referenced in place."""
         from rag_cluster.ingestion.originals import open_original
 
         found = next((entry for entry in self.catalog.versions(document.id) if entry.version == version), None)

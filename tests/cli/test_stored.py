@@ -189,6 +189,7 @@ def test_a_key_is_shown_once_and_its_name_is_unique(harbour: CommandLine) -> Non
     assert key["name"] == "website"
     assert key["secret"]
     assert harbour("keys", "create", "website", "--json").json["error"]["type"] == "conflict"
+    assert harbour("keys", "create", "empty", "--group", "", "--json").json["error"]["type"] == "invalid_request"
     assert harbour("keys", "create", "other", "-k", "nothing", "--json").json["error"]["type"] == "not_found"
 
 

@@ -48,8 +48,22 @@ def test_a_frame_that_is_no_manifest_is_refused_before_anything_is_listed() -> N
             listed(pd.DataFrame(columns))
 
 
+def test_a_set_of_groups_is_a_list_of_them_and_a_cell_that_is_no_data_names_its_row(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("A quay.")
+    (file,) = listed(pd.DataFrame({"uri": [tmp_path / "a.txt"], "acl": [{"staff", "audit"}]}))
+    assert isinstance(file, SourceFile) and file.access is not None and file.access.acl == ("audit", "staff")
+    for wrong in ({"x": object()}, {(1, 2): "x"}):
+        with pytest.raises(InvalidRequestError, match=r"Row 2 of the DataFrame \(.*b\.txt\)"):
+            listed(pd.DataFrame({"uri": ["a.txt", "b.txt"], "metadata": [{}, wrong]}))
+
+
 def test_a_text_of_groups_or_patterns_is_not_a_list_of_its_letters() -> None:
-    assert groups("staff") == ("staff",) and groups("finance;audit") == ("finance", "audit")
+    assert groups("staff") == ("staff",) and groups("finance;audit") == groups('["finance", "audit"]') == (
+        "finance",
+        "audit",
+    )
+    with pytest.raises(InvalidRequestError, match="JSON"):
+        groups("[finance")
     assert groups(["finance"]) == ("finance",) and groups([]) == () and groups(None) is None
     assert patterns("*.pdf") == ("*.pdf",) and patterns(["*.pdf", "*.md"]) == ("*.pdf", "*.md")
     (upload,) = texts_as_uploads({"text": "A quay.", "acl": "finance;audit"}, {})

@@ -15,7 +15,8 @@ import pytest
 from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.domain.documents import SourceFile
 from rag_cluster.domain.ports import InputProblem
-from rag_cluster.ingestion.listing import Patterns, list_inputs
+from rag_cluster.errors import NotFoundError
+from rag_cluster.ingestion.listing import Patterns, list_inputs, require_some
 from rag_cluster.stores.inputs import FsspecInputFiles
 
 
@@ -37,6 +38,23 @@ def manifest(folder: Path, rows: list[dict[str, Any]], name: str = "list.jsonl")
     path = folder / name
     path.write_text("\n".join(json.dumps(row) for row in rows), encoding="utf-8")
     return list(list_inputs(FsspecInputFiles(), [], [str(path)]))
+
+
+def test_what_is_there_by_path_glob_url_or_manifest_is_something_to_ingest(folder: Path) -> None:
+    (folder / "list.csv").write_text("uri\na.pdf\n")
+    manifest = folder / "list.csv"
+    for locations, manifests in (
+        ([str(folder), str(folder / "typo")], []),
+        ([str(folder / "*.pdf")], []),
+        ([folder.as_uri()], []),
+        (["s3://bucket/prefix"], []),
+        ([], [str(manifest)]),
+        ([], [manifest.as_uri()]),
+    ):
+        require_some(FsspecInputFiles(), locations, manifests)
+    for locations, manifests in (([str(folder / "typo")], []), ([str(folder / "*.xyz")], []), ([], [str(folder)])):
+        with pytest.raises(NotFoundError):
+            require_some(FsspecInputFiles(), locations, manifests)
 
 
 def test_without_patterns_every_file_is_taken(folder: Path) -> None:

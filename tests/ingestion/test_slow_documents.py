@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import threading
 import time
+import uuid
 from dataclasses import replace
 
 import pytest
 
 from rag_cluster.domain.access import LOCAL
-from rag_cluster.domain.documents import DocumentStatus
+from rag_cluster.domain.documents import DocumentStatus, PlannedFile, RunStatus, SourceKind
 from rag_cluster.domain.ids import bulk_document_id
 from rag_cluster.errors import NotFoundError
 from rag_cluster.ingestion import pipeline
 from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
+from rag_cluster.ingestion.plan import PlanOptions, plan
+from rag_cluster.ingestion.run import RunContext
 from tests.fixtures.write_path import Bench
 
 pytestmark = [pytest.mark.ray, pytest.mark.usefixtures("ray_cluster")]
@@ -76,3 +79,33 @@ def test_a_task_whose_worker_dies_after_it_handed_something_on_loses_no_document
     assert bench.calls["killed"] == 1
     assert report.ok and report.outcomes["ready"] == COMPANIONS + 1, report.to_dict()
     assert bench.calls["embedded"] == report.chunks, "nothing is embedded twice"
+
+
+def test_a_run_that_is_over_prepares_nothing_more_although_its_workers_live_on(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go_on = bench.folder.parent / "go-on"
+    for number in range(pipeline.PREPARE_THREADS):
+        bench.write(f"a{number}.pages", f"until|{go_on}|A slow one.")
+    waiting = [bench.write(f"b{number}.txt", "A quay.") for number in range(3)]
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    monkeypatch.setattr(pipeline, "configure_logging", lambda level: None)
+    ledger, run_id = bench.write_path.ledger, str(uuid.uuid4())
+    ledger.start_run(bench.base.id, [str(bench.folder)], {}, run_id)
+    source = bench.write_path.catalog.ensure_source(bench.base.id, SourceKind.BULK, "bulk")
+    planned = plan(bench.write_path, bench.base.id, [str(bench.folder)], PlanOptions())
+    monkeypatch.setattr(pipeline, "BATCHES_PER_ACTOR", 1)
+    (task,) = pipeline._batches([item for item in planned if isinstance(item, PlannedFile)], 1)
+    worker = pipeline._Prepare(bench.recipe, RunContext(run_id, bench.base.id, source.id, None))
+    cancel = threading.Timer(0.3, lambda: ledger.finish_run(run_id, RunStatus.CANCELLED, {}, None, {}))
+    cancel.start()
+    try:
+        assert list(worker(task)) == []
+        cancel.join()
+        assert list(worker(task)) == [], "a task that begins afterwards"
+    finally:
+        go_on.touch()
+        worker._threads.shutdown()
+    for path in waiting:
+        with pytest.raises(NotFoundError):
+            bench.write_path.catalog.document(bulk_document_id(bench.base.id, path.as_uri()), LOCAL)

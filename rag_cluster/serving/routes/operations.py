@@ -82,7 +82,9 @@ def asset(asset_id: str, caller: Caller, services: Services) -> Response:
     found = services.catalog.asset(asset_id, caller)
     content = services.objects.get(found.object_key)
     if hashlib.sha256(content).hexdigest() != found.sha256:
-        raise CorruptObjectError(f"the stored image {asset_id} is damaged; `fsck --deep --repair` cuts it again")
+        raise CorruptObjectError(
+            f"the stored image {asset_id} is damaged: `fsck --deep --repair`, or upload its document again"
+        )
     inline = found.media_type in _INLINE
     return Response(
         content,

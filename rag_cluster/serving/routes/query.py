@@ -75,7 +75,7 @@ class Asker:
 async def asker(request: Request, services: Services, deadline: Ends) -> Asker:
     """`auth.principal` and the knowledge base in one statement, within the request's deadline.
 
-    Who may not ask is told so before anything is said of the body.
+    Who may not ask is told so before the body's fields are checked.
     """
     named = await _named(request)
     secret = None if services.caller is not None else secret_of(request)
