@@ -16,6 +16,7 @@ LONGEST_FIRST = (
     "serving/test_two_cpus.py",
     "ingestion/test_slow_documents.py",
     "stores/test_embedded.py",
+    "client/test_ray_job.py",
     "benchmarks/test_ingestion.py",
     "resilience/test_queries_during_updates.py",
     "lifecycle/test_reembed.py",

@@ -45,7 +45,8 @@ def _join(target: str) -> None:
     try:
         ray.init(target, **_QUIET)
     except (ConnectionError, ValueError) as error:
-        raise SourceUnavailableError(f"No Ray can be joined at {target}: {error}") from None
+        reason = f"{error}: {error.__cause__}" if error.__cause__ else error
+        raise SourceUnavailableError(f"No Ray can be joined at {target}: {reason}") from error
 
 
 def _check_reachable(target: str) -> None:
