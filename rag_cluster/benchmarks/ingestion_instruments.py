@@ -261,8 +261,8 @@ def _kind(process: psutil.Process) -> str:
 
 
 _KINDS = (
-    ("_Prepare", "prepare actors"),
-    ("_Index", "index actors"),
+    ("PrepareActor", "prepare actors"),
+    ("IndexActor", "index actors"),
     ("parsing.child", "parse child"),
     ("milvus", "Milvus Lite"),
     ("postgres", "PostgreSQL"),

@@ -30,9 +30,9 @@ class Target(StrEnum):
 
 _MARKS = (
     ("rag_cluster.parsing.child", Target.PARSE_CHILD),
-    ("_Prepare", Target.PREPARE),
-    ("_Index", Target.INDEX),
-    ("_Recognize", Target.OCR),
+    ("PrepareActor", Target.PREPARE),
+    ("IndexActor", Target.INDEX),
+    ("RecognizeActor", Target.OCR),
     ("ray::", Target.WORKER),
     ("/raylet/raylet", Target.RAYLET),
 )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 import uuid
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -21,7 +20,7 @@ from rag_cluster.errors import NotFoundError
 
 if TYPE_CHECKING:
     from rag_cluster.ingestion.run import IngestionOptions
-    from rag_cluster.ingestion.write_path import WritePath
+    from rag_cluster.ingestion.write_path import Factory
     from rag_cluster.settings import Settings
 
 
@@ -125,7 +124,7 @@ def ingest(
         raise typer.Exit(1)
 
 
-def _write_paths(settings: Settings) -> Callable[[], WritePath]:
+def _write_paths(settings: Settings) -> Factory:
     """What gives the job's actors their write paths: with a model of their own, or with the one that is served."""
     if settings.ingest_embedder == "serve":
         from rag_cluster.serving.bulk import ServedWritePathFactory

@@ -209,3 +209,7 @@ class WritePath:
             tokenizer=self.tokenizer.name,
             recognition=parser.recognition,
         )
+
+
+Factory = Callable[[], WritePath]
+"""Picklable: called once in each process of the write path."""

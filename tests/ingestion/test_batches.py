@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, SourceFile
-from rag_cluster.ingestion import pipeline, rows, steps
+from rag_cluster.ingestion import ray_graph, rows, steps
 from rag_cluster.ingestion.rows import PartDone, PreparedPart
 
 
@@ -16,7 +16,7 @@ def planned(number: int, size: int = 10) -> PlannedFile:
 
 
 def batches(wave: list[PlannedFile], actors: int = 1) -> list[list[dict[str, Any]]]:
-    return [batch for table in pipeline._batches(wave, actors) for batch in table["documents"].to_pylist()]
+    return [batch for table in ray_graph._batches(wave, actors) for batch in table["documents"].to_pylist()]
 
 
 def sizes(wave: list[PlannedFile], actors: int = 1) -> list[int]:
@@ -28,7 +28,7 @@ def part(number: int, chunks: int) -> PreparedPart:
 
 
 def test_a_large_wave_is_cut_into_full_batches() -> None:
-    full = pipeline.BATCH_DOCUMENTS
+    full = ray_graph.BATCH_DOCUMENTS
     assert sizes([planned(n) for n in range(10 * full + 3)]) == [full] * 10 + [3]
 
 
@@ -38,7 +38,7 @@ def test_a_small_wave_gives_every_prepare_actor_something_to_do() -> None:
 
 
 def test_large_files_travel_alone() -> None:
-    large = pipeline.BATCH_BYTES + 1
+    large = ray_graph.BATCH_BYTES + 1
     wave = [planned(n, large if n % 10 == 0 else 10) for n in range(200)]
     cut = batches(wave)
     assert all(len(batch) == 1 for batch in cut if batch[0]["size"] == large)
@@ -46,8 +46,8 @@ def test_large_files_travel_alone() -> None:
 
 
 def test_a_wave_is_handed_to_ray_a_thousand_documents_at_a_time() -> None:
-    tables = list(pipeline._batches([planned(n) for n in range(5000)], 1))
-    assert len(tables) >= 4 and all(table.num_rows <= 1 + 1000 // pipeline.BATCH_DOCUMENTS for table in tables)
+    tables = list(ray_graph._batches([planned(n) for n in range(5000)], 1))
+    assert len(tables) >= 4 and all(table.num_rows <= 1 + 1000 // ray_graph.BATCH_DOCUMENTS for table in tables)
     assert sum(sizes([planned(n) for n in range(5000)])) == 5000
 
 

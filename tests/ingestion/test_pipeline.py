@@ -14,7 +14,7 @@ from rag_cluster.domain.access import LOCAL, AccessAttributes
 from rag_cluster.domain.documents import DocumentStatus, RunStatus, SourceKind
 from rag_cluster.domain.ids import bulk_document_id
 from rag_cluster.errors import InvalidSettingError, ModelUnavailableError, NotFoundError
-from rag_cluster.ingestion import pipeline, steps
+from rag_cluster.ingestion import ray_graph, steps
 from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
 from rag_cluster.ingestion.plan import plan
 from rag_cluster.ingestion.rows import PreparedPart
@@ -86,7 +86,7 @@ def test_a_second_run_reads_nothing_embeds_nothing_and_starts_no_dataset(
     corpus(bench)
     assert run_here(bench).ok
     bench.recipe.calls.clear()
-    monkeypatch.setattr(pipeline, "_stream", lambda *_: pytest.fail("Ray Data was started"))
+    monkeypatch.setattr(ray_graph, "stream_documents", lambda *_: pytest.fail("Ray Data was started"))
     started = time.monotonic()
     report = run(bench)
     assert time.monotonic() - started < 20
@@ -220,14 +220,14 @@ def test_an_interrupted_run_is_cancelled_gives_its_claims_back_and_is_resumed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus(bench, 12)
-    stream = pipeline._stream
+    stream = ray_graph.stream_documents
 
     def interrupted(*arguments: object) -> object:
         yield next(stream(*arguments))  # type: ignore[arg-type]
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "_stream", interrupted)
+        patch.setattr(ray_graph, "stream_documents", interrupted)
         with pytest.raises(KeyboardInterrupt):
             run(bench)
     (cancelled,), _ = bench.write_path.ledger.runs()
@@ -247,7 +247,7 @@ def test_a_run_ends_when_somebody_asks_for_it_from_another_machine(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     corpus(bench, 12)
-    stream = pipeline._stream
+    stream = ray_graph.stream_documents
 
     def asked(*arguments: object) -> object:
         yield next(stream(*arguments))  # type: ignore[arg-type]
@@ -257,7 +257,7 @@ def test_a_run_ends_when_somebody_asks_for_it_from_another_machine(
 
     started = time.monotonic()
     with monkeypatch.context() as patch:
-        patch.setattr(pipeline, "_stream", asked)
+        patch.setattr(ray_graph, "stream_documents", asked)
         report = run(bench)
     assert time.monotonic() - started < 50
     assert (report.status, report.ok) == (RunStatus.CANCELLED, False)

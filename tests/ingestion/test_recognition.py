@@ -17,9 +17,10 @@ from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import DocumentStatus, PlanAction, PlannedFile, RunStatus, SourceFile, SourceKind
 from rag_cluster.domain.ids import bulk_document_id
 from rag_cluster.errors import NotFoundError
-from rag_cluster.ingestion import pipeline, steps
+from rag_cluster.ingestion import ray_graph, steps
 from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
 from rag_cluster.ingestion.plan import plan
+from rag_cluster.ingestion.ray_actors import RecognizeActor
 from rag_cluster.ingestion.recognition import Recognition
 from rag_cluster.ingestion.rows import AwaitingRecognition, PreparedPart
 from rag_cluster.ingestion.write_path import Pools
@@ -92,7 +93,7 @@ class TestRuns:
     def test_text_is_ready_before_a_scan_of_the_same_run(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch, room: bool
     ) -> None:
-        monkeypatch.setattr(pipeline, "_room_for_both", lambda _: room)
+        monkeypatch.setattr(ray_graph, "room_for_both", lambda _: room)
         bench = with_ocr(bench)
         bench.write("a.scan", "scan|4|Berth nine is closed.")
         bench.write("b.pages", MIXED.format(seconds=4))
@@ -153,7 +154,7 @@ class TestRuns:
     def test_deferred_publishes_the_text_first_and_every_page_then(
         self, bench: Bench, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(pipeline, "_room_for_both", lambda _: False)
+        monkeypatch.setattr(ray_graph, "room_for_both", lambda _: False)
         bench = with_ocr(bench, OcrMode.DEFERRED)
         bench.write("a.pages", MIXED.format(seconds=4))
         bench.write("only.pages", "scan|0|Berth ten is open.")
@@ -187,15 +188,15 @@ class TestRuns:
     ) -> None:
         bench = with_ocr(bench, OcrMode.DEFERRED)
         bench.write("a.pages", MIXED.format(seconds=0))
-        stream = pipeline._stream
+        stream = ray_graph.stream_documents
 
         def killed(*arguments: object) -> object:
-            if arguments[-1] is pipeline._Recognize:
+            if arguments[-1] is RecognizeActor:
                 raise KeyboardInterrupt
             return stream(*arguments)  # type: ignore[arg-type]
 
         with monkeypatch.context() as patch:
-            patch.setattr(pipeline, "_stream", killed)
+            patch.setattr(ray_graph, "stream_documents", killed)
             with pytest.raises(KeyboardInterrupt):
                 run(bench)
         (cancelled,), _ = bench.write_path.ledger.runs()
@@ -216,14 +217,14 @@ class TestRuns:
         bench = with_ocr(bench)
         for n in range(6):
             bench.write(f"{n}.scan", f"scan|1|Berth {n} is closed.")
-        stream = pipeline._stream
+        stream = ray_graph.stream_documents
 
         def interrupted(*arguments: object) -> object:
             yield next(stream(*arguments))  # type: ignore[arg-type]
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patch:
-            patch.setattr(pipeline, "_stream", interrupted)
+            patch.setattr(ray_graph, "stream_documents", interrupted)
             with pytest.raises(KeyboardInterrupt):
                 run(bench)
         assert run_here(bench).ok

@@ -13,7 +13,7 @@ from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import DocumentStatus, PlannedFile, RunStatus, SourceKind
 from rag_cluster.domain.ids import bulk_document_id
 from rag_cluster.errors import NotFoundError
-from rag_cluster.ingestion import pipeline
+from rag_cluster.ingestion import ray_actors, ray_graph
 from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.ingestion.run import RunContext
@@ -64,7 +64,7 @@ def threads(name: str) -> int:
 def test_documents_become_ready_while_a_slow_one_is_still_parsed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, batches: int
 ) -> None:
-    monkeypatch.setattr(pipeline, "BATCHES_PER_ACTOR", batches)
+    monkeypatch.setattr(ray_graph, "BATCHES_PER_ACTOR", batches)
     prefetchers = threads("Prefetcher")
     report = ingest(bench, "slow.pages")
     assert report.ok and report.outcomes["ready"] == COMPANIONS + 1, report.to_dict()
@@ -74,7 +74,7 @@ def test_documents_become_ready_while_a_slow_one_is_still_parsed(
 def test_a_task_whose_worker_dies_after_it_handed_something_on_loses_no_document(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "BATCHES_PER_ACTOR", 1)
+    monkeypatch.setattr(ray_graph, "BATCHES_PER_ACTOR", 1)
     report = ingest(bench, "kill-once.pages")
     assert bench.calls["killed"] == 1
     assert report.ok and report.outcomes["ready"] == COMPANIONS + 1, report.to_dict()
@@ -85,18 +85,18 @@ def test_a_run_that_is_over_prepares_nothing_more_although_its_workers_live_on(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     go_on = bench.folder.parent / "go-on"
-    for number in range(pipeline.PREPARE_THREADS):
+    for number in range(ray_actors.PREPARE_THREADS):
         bench.write(f"a{number}.pages", f"until|{go_on}|A slow one.")
     waiting = [bench.write(f"b{number}.txt", "A quay.") for number in range(3)]
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
-    monkeypatch.setattr(pipeline, "configure_logging", lambda level: None)
+    monkeypatch.setattr(ray_actors, "configure_logging", lambda level: None)
     ledger, run_id = bench.write_path.ledger, str(uuid.uuid4())
     ledger.start_run(bench.base.id, [str(bench.folder)], {}, run_id)
     source = bench.write_path.catalog.ensure_source(bench.base.id, SourceKind.BULK, "bulk")
     planned = plan(bench.write_path, bench.base.id, [str(bench.folder)], PlanOptions())
-    monkeypatch.setattr(pipeline, "BATCHES_PER_ACTOR", 1)
-    (task,) = pipeline._batches([item for item in planned if isinstance(item, PlannedFile)], 1)
-    worker = pipeline._Prepare(bench.recipe, RunContext(run_id, bench.base.id, source.id, None))
+    monkeypatch.setattr(ray_graph, "BATCHES_PER_ACTOR", 1)
+    (task,) = ray_graph._batches([item for item in planned if isinstance(item, PlannedFile)], 1)
+    worker = ray_actors.PrepareActor(bench.recipe, RunContext(run_id, bench.base.id, source.id, None))
     cancel = threading.Timer(0.3, lambda: ledger.finish_run(run_id, RunStatus.CANCELLED, {}, None, {}))
     cancel.start()
     try:

@@ -36,9 +36,9 @@ def test_models_run_on_gpu_workers_and_everything_else_on_cpu_workers_and_a_job_
     for name in ("IngressDeployment", "UploadWorkerDeployment"):
         assert places[name] == [["cpu", ""]], "and these see none"
     assert {kind for name in ("ServeController", "ProxyActor") for kind, _ in places[name]} == {"head"}
-    assert {kind for kind, _ in places["MapWorker(MapBatches(_Prepare))"]} == {"cpu"}
+    assert {kind for kind, _ in places["MapWorker(MapBatches(PrepareActor))"]} == {"cpu"}
     # The job that embeds with actors of its own asked for a GPU, the one that embeds through Serve did not.
-    assert sorted(kind for kind, _ in places["MapWorker(MapBatches(_Index))"]) == ["cpu", "gpu"]
+    assert sorted(kind for kind, _ in places["MapWorker(MapBatches(IndexActor))"]) == ["cpu", "gpu"]
     assert seen["own"]["ready"] == seen["served"]["ready"] == 1
     found = {result["content"].split()[1]: result["rerank_score"] for result in seen["answer"]["results"]}
     assert found.keys() == {"own", "served"} and None not in found.values()
