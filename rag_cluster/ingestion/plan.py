@@ -33,7 +33,7 @@ class PlanOptions:
     verify_content: bool = False
     """Read and hash every file, also those whose size and etag are unchanged."""
     manifests: Sequence[str] = ()
-    """Locations of user manifests, listed after the inputs."""
+    """Locations of user manifests; what they say of a file comes before what the inputs say."""
     patterns: Patterns = Patterns()
     reference: bool = False
     """Originals stay where they lie; no copies are made of what this run prepares."""

@@ -224,4 +224,27 @@ def test_a_map_is_metadata_too(folder: Path) -> None:
 
 def test_a_missing_manifest_is_one_problem_and_the_inputs_are_listed(folder: Path) -> None:
     rows = list(list_inputs(FsspecInputFiles(), [str(folder / "notes.md")], [str(folder / "missing.csv")]))
-    assert [type(row) for row in rows] == [SourceFile, InputProblem]
+    assert [type(row) for row in rows] == [InputProblem, SourceFile]
+
+
+def test_of_a_file_that_is_named_twice_the_first_row_counts(folder: Path) -> None:
+    rows = [
+        {"uri": "drafts/a.pdf", "acl": ["finance"]},
+        {"uri": "drafts", "acl": ["staff"]},
+        {"uri": "drafts/a.pdf", "acl": ["finance"]},
+    ]
+    path = folder / "list.jsonl"
+    path.write_text("\n".join(json.dumps(row) for row in rows))
+    listed = list(list_inputs(FsspecInputFiles(), [str(folder / "drafts")], [str(path)]))
+    groups = {Path(row.uri).name: row.access.acl for row in listed if isinstance(row, SourceFile)}
+    problems = [row for row in listed if isinstance(row, InputProblem)]
+    assert groups == {"a.pdf": ("finance",), "c.pdf": ("staff",)}
+    assert [(Path(problem.uri).name, problem.error_type) for problem in problems] == [("a.pdf", "skipped_named_before")]
+    assert len(listed) == 3
+
+
+def test_a_location_the_system_refuses_is_its_own_problem_and_not_its_manifests(folder: Path) -> None:
+    too_long = "x" * 5000
+    problem, row = manifest(folder, [{"uri": too_long}, {"uri": "a.pdf"}])
+    assert isinstance(problem, InputProblem) and isinstance(row, SourceFile)
+    assert (Path(problem.uri).name, problem.error_type) == (too_long, "unreadable")
