@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
 from pathlib import Path
@@ -244,7 +245,13 @@ def test_of_a_file_that_is_named_twice_the_first_row_counts(folder: Path) -> Non
 
 
 def test_a_location_the_system_refuses_is_its_own_problem_and_not_its_manifests(folder: Path) -> None:
-    too_long = "x" * 5000
-    problem, row = manifest(folder, [{"uri": too_long}, {"uri": "a.pdf"}])
+    class Refusing(FsspecInputFiles):
+        def list(self, location: str) -> Iterator[SourceFile | InputProblem]:
+            if location.endswith("stale"):
+                raise OSError(116, "Stale file handle")
+            return super().list(location)
+
+    (folder / "list.csv").write_text("uri\nstale\na.pdf\n")
+    problem, row = list_inputs(Refusing(), [], [str(folder / "list.csv")])
     assert isinstance(problem, InputProblem) and isinstance(row, SourceFile)
-    assert (Path(problem.uri).name, problem.error_type) == (too_long, "unreadable")
+    assert (Path(problem.uri).name, problem.error_type) == ("stale", "unreadable")
