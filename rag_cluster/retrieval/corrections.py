@@ -22,16 +22,16 @@ def mark(
 ) -> list[Candidate]:
     """Mark the corrections that outrank everything; drop those that only their own recall brought and that do not.
 
-    The targeted recall always finds something. With a threshold, what passed it outranks. Without one, a correction
-    must be about the question: hold a third of its words, or be nearer to it than halfway between the average and
-    the best hit. Otherwise one mounted correction would head the results of every question.
+    The targeted recall always finds something, and no threshold that suits an embedder keeps what is unrelated away.
+    So a correction must be about the question: hold a third of its words, or be nearer to it than halfway between the
+    average and the best hit. Otherwise one mounted correction would head the results of every question.
     """
     if options.agent_id is None or not scope.correction_source_ids:
         return list(candidates)
     wanted, bound = question_terms(query), _halfway(channels)
     for candidate in candidates:
         if candidate.correction:
-            candidate.outranks = options.score_threshold is not None or _about(candidate, wanted, bound)
+            candidate.outranks = _about(candidate, wanted, bound)
     return [one for one in candidates if one.outranks or one.sources != [CORRECTION]]
 
 

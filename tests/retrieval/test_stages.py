@@ -353,11 +353,14 @@ async def test_a_correction_about_something_else_outranks_nothing(corrected: Lib
     assert next(stage for stage in run.trace.stages if stage.name == "fusion").counts["corrections"] == 0
 
 
-async def test_with_a_threshold_what_passes_it_outranks(corrected: Library) -> None:
-    run = await retrieve(corrected, "How often is the quay crane inspected?", agent_id="agent", score_threshold=-1.0)
-    assert documents(run)[0] == "fix"
-    run = await retrieve(corrected, "storage costs", agent_id="agent", score_threshold=0.99)
-    assert documents(run) == []
+async def test_a_threshold_that_everything_passes_does_not_make_a_correction_outrank(corrected: Library) -> None:
+    options: dict[str, Any] = {"agent_id": "agent", "score_threshold": -1.0}
+    assert documents(await retrieve(corrected, "How often is the quay crane inspected?", **options))[0] == "cranes"
+    assert documents(await retrieve(corrected, "What does storage cost?", **options))[0] == "fix"
+
+
+async def test_a_correction_below_the_threshold_is_not_shown(corrected: Library) -> None:
+    assert documents(await retrieve(corrected, "storage costs", agent_id="agent", score_threshold=0.99)) == []
 
 
 async def test_a_reranker_does_not_put_a_correction_down(corrected: Library) -> None:
