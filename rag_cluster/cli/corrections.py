@@ -36,14 +36,17 @@ def add(
 ) -> None:
     """Write a correction; the next query finds it. The same question again replaces its answer.
 
+    Who may read it stays as it is unless something of --acl, --open, --department, --security-level is given.
+
     Example: `rag-cluster corrections add "What does storage cost?" "Nothing for five days." -k harbour --agent desk`
     """
     from rag_cluster.ingestion.corrections import CORRECTIONS_SOURCE, Correction
 
     if acl and open_:
         raise typer.BadParameter("give one of --acl and --open.")
+    stated = bool(acl or open_ or department is not None or security_level)
     groups = tuple(acl) if acl else (() if open_ else None)
-    correction = Correction(question, answer, stated_access(groups, department, security_level))
+    correction = Correction(question, answer, stated_access(groups, department, security_level) if stated else None)
     opened = services()
     base = opened.catalog.knowledge_base(knowledge_base)
     mounts = {opened.agents.find_agent(base.id, name).id: priority for name in agent or ()}

@@ -10,7 +10,7 @@ import hashlib
 import re
 import uuid
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,10 @@ class Correction:
 
     question: str
     answer: str
-    access: AccessAttributes = AccessAttributes()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    access: AccessAttributes | None = None
+    """None: as they are where the question was answered before, and a new correction gets the base's default."""
+    metadata: Mapping[str, Any] | None = None
+    """None: as they are. The question is one of them in any case."""
 
     def __post_init__(self) -> None:
         for name, text, most in (("question", self.question, MAX_QUESTION), ("answer", self.answer, MAX_ANSWER)):
@@ -79,8 +81,10 @@ def write_correction(
         correction.filename,
         len(text),
         hashlib.sha256(text).hexdigest(),
-        correction.access,
-        {**correction.metadata, "question": question},
+        correction.access or AccessAttributes(),
+        {**(correction.metadata or {}), "question": question},
+        keeps_access=correction.access is None,
+        keeps_metadata=correction.metadata is None,
     )
     here = replace(write_path, inputs=_Given(text), parser=lambda: parser, text_parser=None, describer=None)
     strategy = source.default_chunking_strategy

@@ -41,6 +41,19 @@ def test_a_correction_is_written_listed_and_taken_back(harbour: CommandLine) -> 
     assert harbour("corrections", "list", "-k", "port of agents").rows == []
 
 
+def test_a_new_answer_alone_leaves_who_may_read_it(harbour: CommandLine) -> None:
+    base = ("-k", "port of agents")
+    assert (
+        harbour("corrections", "add", QUESTION, "1.4 mm.", *base, "--acl", "staff", "--security-level", "3").code == 0
+    )
+    assert harbour("corrections", "add", QUESTION, "1.5 mm.", *base).code == 0
+    (item,) = harbour("corrections", "list", *base, "--json").json["items"]
+    assert (item["version"], item["access"]["acl"], item["access"]["security_level"]) == (2, ["staff"], 3)
+    assert harbour("corrections", "add", QUESTION, "1.5 mm.", *base, "--open").code == 0
+    (item,) = harbour("corrections", "list", *base, "--json").json["items"]
+    assert (item["access"]["acl"], item["access"]["security_level"]) == ([], 0)
+
+
 def test_only_a_correction_is_deleted_as_one(harbour: CommandLine) -> None:
     document = harbour("docs", "list", "-k", "port of agents", "--json").json["items"][0]["id"]
     assert harbour("corrections", "delete", document, "--yes", "--json").json["error"]["type"] == "not_found"

@@ -72,6 +72,24 @@ async def test_the_same_question_again_replaces_its_answer(api: httpx.AsyncClien
     assert "Thirteen" in result["content"] and "Twelve" not in result["content"]
 
 
+async def test_a_new_answer_alone_leaves_access_and_metadata_as_they_are(
+    api: httpx.AsyncClient, base: dict[str, Any]
+) -> None:
+    access = {"acl": ["staff"], "department": "crane", "security_level": 3}
+    first = await correct(api, base, "Twelve euros.", access=access, metadata={"by": "board"})
+
+    async def seen(answer: str, **values: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+        assert (await correct(api, base, answer, **values))["document_id"] == first["document_id"]
+        document = (await api.get(f"/v1/documents/{first['document_id']}")).json()
+        return document["access"], document["metadata"]
+
+    facts = {"by": "board", "question": QUESTION}
+    assert await seen("Thirteen euros.") == (access, facts)
+    assert await seen("Thirteen euros.", access=None, metadata=None) == (access, facts)
+    wider = {"acl": [], "department": None, "security_level": 0}
+    assert await seen("Thirteen euros.", access=wider, metadata={}) == (wider, {"question": QUESTION})
+
+
 # Its question is its own: the Milvus of the session still holds what other tests wrote about theirs.
 async def test_corrections_are_listed_and_taken_back(api: httpx.AsyncClient, base: dict[str, Any], tariff: str) -> None:
     made = await correct(api, base, "It is free.", access={"acl": ["staff"]}, question="Is it free?")

@@ -30,7 +30,8 @@ def write(body: CorrectionRequest, caller: Administrator, services: Services) ->
     """
     base = granted(services, caller, body.knowledge_base)
     mounts = {services.agents.find_agent(base.id, name).id: body.priority for name in body.agents}
-    correction = Correction(body.question, body.answer, body.access.attributes(), body.metadata)
+    access = body.access.attributes() if body.access else None
+    correction = Correction(body.question, body.answer, access, body.metadata)
     receipt = services.write_correction(base.id, correction, body.source, mounts)
     document = services.catalog.document(receipt.document_id, caller)
     return CorrectionResponse(

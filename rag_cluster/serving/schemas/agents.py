@@ -148,8 +148,10 @@ class CorrectionRequest(RequestModel):
         default_factory=list, max_length=100, description="Ids or names of agents that mount the source from now on."
     )
     priority: Priority | None = Field(None, description="Of these mounts; null keeps it, 0 where the mount is new.")
-    access: AccessModel = Field(default_factory=AccessModel)
-    metadata: Metadata = Field(default_factory=dict)
+    access: AccessModel | None = Field(
+        None, description="null keeps it; a new correction gets the knowledge base's default."
+    )
+    metadata: Metadata | None = Field(None, description="null keeps them.")
 
 
 class CorrectionResponse(BaseModel):
