@@ -283,6 +283,12 @@ def _tree(root: type[RagClusterError]) -> dict[str, type[RagClusterError]]:
     return found
 
 
+def told(error: BaseException) -> str:
+    """What a caller may read of a failure: an error of this program has a message for people; of any other only the
+    class is told, because its text may hold a stack trace, paths and addresses."""
+    return error.message if isinstance(error, RagClusterError) else type(error).__name__
+
+
 def error_types() -> dict[str, type[RagClusterError]]:
     """Stable type -> class, for rebuilding an error that came from another process, and for the docs' table."""
     return _tree(RagClusterError) | {"internal_error": InternalError}

@@ -17,7 +17,7 @@ from rag_cluster.domain.answers import RetrievalRecord
 from rag_cluster.domain.deadlines import Deadline
 from rag_cluster.domain.ports import Conversations
 from rag_cluster.domain.retrieval import RetrievalOptions, RetrievalResult, RetrievalRun
-from rag_cluster.errors import RagClusterError
+from rag_cluster.errors import RagClusterError, told
 
 log = logging.getLogger(__name__)
 
@@ -63,7 +63,7 @@ class AuditTrail:
         except Exception as error:
             audited.outcome = "failed"
             audited.metadata["error_type"] = error.type if isinstance(error, RagClusterError) else type(error).__name__
-            audited.metadata["error_message"] = str(error)
+            audited.metadata["error_message"] = told(error)
             raise
         finally:
             record = RetrievalRecord(

@@ -97,7 +97,7 @@ async def fill(
             trace.degrade(NAME, f"no answer within {seconds:.3g} s")
             hits = []
         except Exception as error:  # becomes a trace entry
-            trace.degrade(NAME, str(error) or type(error).__name__)
+            trace.degrade(NAME, error)
             hits = []
         found = [Candidate.admitted(hit, check) for hit in check.survivors(hits) if hit.chunk_id not in shown]
         for candidate in found:  # its score stays 0: a number of words has nothing in common with the scores above

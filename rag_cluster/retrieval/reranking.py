@@ -38,7 +38,7 @@ async def rerank(
         trace.degrade("rerank", f"no answer within {seconds:.3g} s")
         return
     except Exception as error:  # becomes a trace entry
-        trace.degrade("rerank", str(error) or type(error).__name__)
+        trace.degrade("rerank", error)
         return
     for candidate, score in zip(candidates, scores, strict=True):
         candidate.rerank = candidate.score = float(score)

@@ -265,4 +265,4 @@ def _report_failures(channels: Sequence[Channel], trace: TraceRecorder) -> None:
     if len(failed) == len(channels):
         raise failed[0].error or StoreUnavailableError("No retrieval channel answered.")
     for channel in failed:
-        trace.degrade(channel.name, str(channel.error) or type(channel.error).__name__)
+        trace.degrade(channel.name, channel.error or "failed")

@@ -30,7 +30,7 @@ async def variants(
             trace.degrade("rewrite", f"no answer within {seconds:.3g} s")
             written = None
         except Exception as error:  # becomes a trace entry
-            trace.degrade("rewrite", str(error) or type(error).__name__)
+            trace.degrade("rewrite", error)
             written = None
         rewritten = _cleaned(written or "")
         if len(rewritten) > MAX_CHARS:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from rag_cluster import telemetry
 from rag_cluster.domain.ports import MetricSink
 from rag_cluster.domain.retrieval import RetrievalMode, RetrievalTrace, StageTrace
+from rag_cluster.errors import told
 
 log = logging.getLogger(__name__)
 
@@ -34,10 +35,12 @@ class TraceRecorder:
         self._stages.append(StageTrace(name, round(seconds * 1000, 3), counts))
         self._metrics.observe(telemetry.STAGE_SECONDS, seconds, stage=f"retrieve_{name}")
 
-    def degrade(self, stage: str, reason: str) -> None:
-        """Note that a stage failed. Logged at WARNING and counted."""
+    def degrade(self, stage: str, reason: str | BaseException) -> None:
+        """Note that a stage failed. Logged at WARNING, an error whole, and counted."""
+        error = reason if isinstance(reason, BaseException) else None
+        reason = told(reason) if isinstance(reason, BaseException) else reason
         self.note(stage, reason)
-        log.warning("retrieval degraded", extra={"stage": stage, "reason": reason})
+        log.warning("retrieval degraded", extra={"stage": stage, "reason": reason}, exc_info=error)
         self._metrics.count(telemetry.DEGRADATIONS_TOTAL, stage=stage)
 
     def note(self, stage: str, reason: str) -> None:

@@ -12,7 +12,6 @@ from ray import serve
 from ray.serve.handle import DeploymentHandle
 
 from rag_cluster.domain.answers import GenerationRequest
-from rag_cluster.errors import RagClusterError
 from rag_cluster.serving.handles import model_error
 from rag_cluster.serving.replica import replica_services
 from rag_cluster.wiring import ServiceFactory
@@ -63,10 +62,4 @@ class HandleGenerator:
                 response.cancel()
             raise
         except Exception as error:
-            raise _cause(error) from error
-
-
-def _cause(error: Exception) -> RagClusterError:
-    """What a replica raised arrives wrapped; what it says of itself is on the error inside."""
-    inner = getattr(error, "cause", None)
-    return inner if isinstance(inner, RagClusterError) else model_error(error, "generator")
+            raise model_error(error, "generator") from error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +13,12 @@ from ray.serve.handle import DeploymentHandle
 
 from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.ports import Embedder, Tokenizer
-from rag_cluster.errors import ModelUnavailableError, OverloadedError, RagClusterError
+from rag_cluster.errors import ModelUnavailableError, OverloadedError, RagClusterError, told
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix
+
+log = logging.getLogger(__name__)
 
 
 class HandleEmbedder:
@@ -103,12 +106,19 @@ async def _answer(response: Any, seconds: float, model: str, what: str) -> Any:
 
 
 def model_error(error: Exception, model: str) -> RagClusterError:
-    """What a failed call through a handle means. model: "embedder", "reranker"."""
+    """What a failed call through a handle means. model: "embedder", "reranker", "generator".
+
+    What a replica raised arrives wrapped, as an instance of the same class whose text is the replica's stack trace: the
+    error inside is meant. Of an unforeseen one the log has the text.
+    """
+    cause = getattr(error, "cause", None)
+    error = cause if isinstance(cause, Exception) else error
     if isinstance(error, RagClusterError):
         return error
     if isinstance(error, BackPressureError):
         return OverloadedError(f"The {model} is at capacity; retry shortly.", retry_after=1)
-    return ModelUnavailableError(f"The {model} failed: {type(error).__name__}: {error}")
+    log.error("the %s failed", model, exc_info=error)
+    return ModelUnavailableError(f"The {model} failed ({told(error)}).")
 
 
 def checked(vectors: Matrix, rows: int, dimension: int) -> Matrix:
