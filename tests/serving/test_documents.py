@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from rag_cluster.domain import keys
-from rag_cluster.domain.access import LOCAL
+from rag_cluster.domain.access import LOCAL, AccessAttributes, Principal
 from rag_cluster.domain.documents import PlannedFile, SourceKind
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.plan import PlanOptions, plan
@@ -64,6 +64,25 @@ async def test_a_stored_original_or_image_that_is_damaged_is_an_error_and_never_
         services.objects.put(key, services.objects.get(key)[:-1] + b"?")
         damaged = await api.get(address)
         assert (damaged.status_code, damaged.json()["error"]["type"]) == (502, "corrupt_object"), address
+
+
+async def test_an_image_is_asked_for_again_each_time_so_that_a_revoked_right_is_gone_at_once(
+    api: httpx.AsyncClient, base: dict[str, Any], services: Services, upload: Any, work: Any
+) -> None:
+    text = f"# Lighthouse\n\nIt is 41 metres high.\n\n![the tower](data:image/png;base64,{picture()})\n"
+    body = (await upload("lighthouse.md", text.encode(), acl=json.dumps(["staff"]))).json()
+    work()
+    found = await api.post("/v1/retrieve", json={"knowledge_base": "handbook", "query": "lighthouse tower"})
+    (image,) = {asset["id"] for result in found.json()["results"] for asset in result["assets"]}
+    reader = Principal("reader", frozenset({base["id"]}), frozenset({"staff"}))
+    headers = {"Authorization": f"Bearer {services.catalog.create_api_key('reader', reader)}"}
+    first = await api.get(f"/v1/assets/{image}", headers=headers)
+    assert "no-cache" in first.headers["cache-control"] and first.headers["vary"] == "Authorization"
+    headers["If-None-Match"] = first.headers["etag"]
+    again = await api.get(f"/v1/assets/{image}", headers=headers)
+    assert (again.status_code, again.content) == (304, b"")
+    services.catalog.update_document(body["document_id"], access=AccessAttributes(acl=("board",)))
+    assert (await api.get(f"/v1/assets/{image}", headers=headers)).status_code == 404
 
 
 def picture() -> str:

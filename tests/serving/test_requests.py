@@ -122,6 +122,14 @@ async def test_with_an_api_key_configured_every_route_of_v1_needs_one(
     assert (await api.get("/v1/knowledge-bases", headers=headers)).status_code == 200
     forbidden = await api.post("/v1/knowledge-bases", json={"name": "other"}, headers=headers)
     assert forbidden.status_code == 403 and forbidden.json()["error"]["type"] == "forbidden"
+    limited = services.catalog.create_api_key(
+        "limited", Principal("limited", frozenset({base["id"]}), unrestricted=True)
+    )
+    for name in ("other", "handbook"):  # in the same words, whether there is one or not
+        refused = await api.post(
+            "/v1/knowledge-bases", json={"name": name}, headers={"Authorization": f"Bearer {limited}"}
+        )
+        assert refused.status_code == 403, name
     assert (await api.get("/healthz")).status_code == 200
 
 

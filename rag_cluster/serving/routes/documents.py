@@ -258,5 +258,6 @@ def content(
             "Content-Length": str(size),
             "Content-Disposition": f"attachment; filename*=UTF-8''{quote(document.filename)}",
             "X-Content-Type-Options": "nosniff",
+            "Cache-Control": "private, no-store",
         },
     )

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Query
 
 from rag_cluster.domain.access import Principal
 from rag_cluster.domain.documents import KnowledgeBase
-from rag_cluster.errors import NotFoundError
+from rag_cluster.errors import ForbiddenError, NotFoundError
 from rag_cluster.serving.auth import Administrator, Caller, Services
 from rag_cluster.serving.backend import Backend
 from rag_cluster.serving.schemas import (
@@ -41,7 +41,9 @@ def unknown(id_or_name: str) -> NotFoundError:
 
 @router.post("", status_code=201)
 def create(body: KnowledgeBaseCreate, caller: Administrator, services: Services) -> KnowledgeBaseResponse:
-    """Create a knowledge base. Names are unique (409)."""
+    """Create a knowledge base. Names are unique (409). Needs a key for all of them: one for some could not use it."""
+    if caller.knowledge_bases is not None:
+        raise ForbiddenError("Creating a knowledge base needs an API key that is not limited to some of them.")
     acl = None if body.default_acl is None else tuple(body.default_acl)
     return KnowledgeBaseResponse.of(services.catalog.create_knowledge_base(body.name, body.description, acl))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from typing import Annotated
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Header, Response
 from fastapi.responses import JSONResponse
 
 from rag_cluster.domain.access import Principal
@@ -75,11 +76,18 @@ def _granted(services: Backend, caller: Principal, run_id: str) -> IngestionRun:
     "/v1/assets/{asset_id}",
     tags=["assets"],
     response_class=Response,
-    responses=binary("The image.", *sorted(_INLINE), "application/octet-stream"),
+    responses=binary("The image.", *sorted(_INLINE), "application/octet-stream")
+    | {304: {"description": "The one that the caller has."}},
 )
-def asset(asset_id: str, caller: Caller, services: Services) -> Response:
-    """An image of a document that the caller may read."""
+def asset(
+    asset_id: str, caller: Caller, services: Services, if_none_match: Annotated[str | None, Header()] = None
+) -> Response:
+    """An image of a document that the caller may read. A browser that has it asks again each time (304): a right that
+    was revoked is gone for the next request."""
     found = services.catalog.asset(asset_id, caller)
+    cached = {"Cache-Control": "private, no-cache", "Vary": "Authorization", "ETag": f'"{found.sha256}"'}
+    if if_none_match == cached["ETag"]:
+        return Response(status_code=304, headers=cached)
     content = services.objects.get(found.object_key)
     if hashlib.sha256(content).hexdigest() != found.sha256:
         raise CorruptObjectError(
@@ -92,7 +100,7 @@ def asset(asset_id: str, caller: Caller, services: Services) -> Response:
         headers={
             "X-Content-Type-Options": "nosniff",
             "Content-Disposition": "inline" if inline else "attachment",
-            "Cache-Control": "private, max-age=300",
+            **cached,
         },
     )
 
