@@ -33,9 +33,11 @@ class CheckpointEngine(ABC, Generic[M]):
 
     engine: ClassVar[str]
     packages: ClassVar[tuple[str, ...]]
+    extra: ClassVar[str] = "models"
+    """Of this package, that brings them."""
 
     def __init__(self, model: str, options: EngineOptions) -> None:
-        require(self.engine, *self.packages)
+        require(self.engine, *self.packages, extra=self.extra)
         self.checkpoint = self._supported(open_checkpoint(model, options))
         self._tokenizer = tokenizer_of(self.checkpoint)
         self._batch_size, self._threads = options.batch_size, options.threads

@@ -21,6 +21,7 @@ from rag_cluster.errors import InvalidSettingError
 class _Flag(CheckpointEngine[Any]):
     engine: ClassVar[str] = "flagembedding"
     packages: ClassVar[tuple[str, ...]] = ("torch", "FlagEmbedding")
+    extra: ClassVar[str] = "flagembedding"
 
 
 class FlagEmbedder(_Flag, CheckpointEmbedder[Any]):

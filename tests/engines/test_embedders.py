@@ -96,11 +96,13 @@ def test_no_reranker_is_none() -> None:
     assert create_reranker("none") is None
 
 
-@pytest.mark.parametrize("engine", ["varlen", "sentence-transformers", "flagembedding"])
-def test_an_engine_without_its_packages_names_the_extra(engine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("engine", "extra"), [("varlen", "models"), ("sentence-transformers", "models"), ("flagembedding", "flagembedding")]
+)
+def test_an_engine_without_its_packages_names_the_extra(engine: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rag_cluster.engines.options.importlib.util.find_spec", lambda name: None)
     for create in (create_embedder, create_reranker):
-        with pytest.raises(MissingDependencyError, match=r"rag-cluster\[models\]"):
+        with pytest.raises(MissingDependencyError, match=rf"rag-cluster\[{extra}\]"):
             create(f"{engine}:some/model")
 
 

@@ -1,4 +1,4 @@
-"""varlen computes what sentence-transformers and FlagEmbedding compute. Run where the extra [models] is installed."""
+"""varlen computes what sentence-transformers and FlagEmbedding compute. Run where the extra [flagembedding] is."""
 
 from __future__ import annotations
 
