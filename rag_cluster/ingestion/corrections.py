@@ -1,7 +1,8 @@
 """Managed corrections (seed 004): a question and its answer, written by the write path itself, in one call.
 
 A correction is a small Markdown document: the question is its heading, so that it stands in every chunk, the answer
-is its text. The same question again is the next version of the same document.
+is its text, under the question whatever headings of its own it has. The same question again is the next version of the
+same document.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.access import AccessAttributes
+from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.documents import Receipt, Source, SourceFile
 from rag_cluster.errors import (
     DocumentBusyError,
@@ -86,7 +88,8 @@ def write_correction(
         keeps_access=correction.access is None,
         keeps_metadata=correction.metadata is None,
     )
-    here = replace(write_path, inputs=_Given(text), parser=lambda: parser, text_parser=None, describer=None)
+    under_question = _UnderQuestion(parser)
+    here = replace(write_path, inputs=_Given(text), parser=lambda: under_question, text_parser=None, describer=None)
     strategy = source.default_chunking_strategy
     document_id = ids.bulk_document_id(knowledge_base_id, uri)
     fingerprint = here.content_fingerprint(file.filename, strategy)
@@ -113,6 +116,25 @@ def _published(receipt: Receipt) -> Receipt:
 def _escaped(text: str) -> str:
     """A line that Markdown shows as it is: no markup of its own, no closing #."""
     return re.sub(r"([\\`*_\[\]<>#&|~!])", r"\\\1", text)
+
+
+@dataclass(frozen=True, slots=True)
+class _UnderQuestion:
+    """A parser of corrections: a heading as high as the question would end it, and the answer would lack its words."""
+
+    parser: Parser
+
+    def parse(self, source: DocumentSource) -> ParsedDocument:
+        """With everything under the first heading."""
+        parsed = self.parser.parse(source)
+        places = [block.locator for block in parsed.blocks]
+        question = places[0].heading_path[:1]
+        under = [
+            place if place.heading_path[:1] == question else replace(place, heading_path=question + place.heading_path)
+            for place in places
+        ]
+        blocks = [replace(block, locator=place) for block, place in zip(parsed.blocks, under, strict=True)]
+        return replace(parsed, blocks=tuple(blocks))
 
 
 class _Given:

@@ -115,6 +115,24 @@ async def test_what_the_question_holds_is_text_and_no_markup(api: httpx.AsyncCli
 
 
 @pytest.mark.parametrize(
+    "answer",
+    [
+        "# 标准\n\n每吨每天五元。",
+        "标准\n====\n\n每吨每天五元。",
+        "<h1>标准</h1>\n\n每吨每天五元。",
+        "- # 标准\n\n每吨每天五元。",
+    ],
+)
+async def test_headings_of_an_answer_stay_under_its_question(
+    api: httpx.AsyncClient, base: dict[str, Any], answer: str
+) -> None:
+    question = "堆存费多少？"
+    await correct(api, base, answer, question=question)
+    (result,) = await found(api, base, question)
+    assert result["heading_path"] == [question, "标准"] and "每吨每天五元。" in result["matched_content"]
+
+
+@pytest.mark.parametrize(
     "change", [{"question": " "}, {"answer": ""}, {"answer": "x" * 20_001}, {"source": "a/b"}, {"surprise": 1}]
 )
 async def test_a_correction_without_sense_is_refused(
