@@ -27,7 +27,7 @@ from rag_cluster.errors import (
     error_types,
 )
 from rag_cluster.ingestion import steps
-from rag_cluster.ingestion.write_path import Parser, WritePath
+from rag_cluster.ingestion.write_path import Parser, RetryPolicy, WritePath
 
 CORRECTIONS_SOURCE = "corrections"
 """Name of the source of corrections that name none."""
@@ -89,7 +89,14 @@ def write_correction(
         keeps_metadata=correction.metadata is None,
     )
     under_question = _UnderQuestion(parser)
-    here = replace(write_path, inputs=_Given(text), parser=lambda: under_question, text_parser=None, describer=None)
+    here = replace(
+        write_path,
+        inputs=_Given(text),
+        parser=lambda: under_question,
+        text_parser=None,
+        describer=None,
+        retry=RetryPolicy(retries=0),  # somebody waits: what is away is told, not waited for
+    )
     strategy = source.default_chunking_strategy
     document_id = ids.bulk_document_id(knowledge_base_id, uri)
     fingerprint = here.content_fingerprint(file.filename, strategy)

@@ -21,6 +21,7 @@ from rag_cluster.ingestion.stage_times import Timeline, TimelineBuilder
 
 OUTCOMES = ("ready", "unchanged", "attributes", "skipped", "failed", "busy", "removed")
 KEPT_PROBLEMS = 100
+KEPT_COPIES = 100
 KEPT_SLOWEST = 10
 PRINTED_PROBLEMS = 20
 PRINTED_SLOWEST = 3
@@ -51,6 +52,8 @@ class IngestionReport:
     """Pages and pictures whose text was recognised."""
     problems: tuple[Receipt, ...] = ()
     """The first failed, skipped and busy inputs; the ledger keeps them all."""
+    copies: tuple[Receipt, ...] = ()
+    """The first of the duplicates, each with the id of the document that it repeats (`duplicate_of`)."""
     slowest: tuple[Receipt, ...] = ()
     error_message: str | None = None
     unsupported: Mapping[str, int] = field(default_factory=dict)
@@ -72,7 +75,7 @@ class IngestionReport:
     def from_dict(cls, data: Mapping[str, Any]) -> Self:
         """Inverse of `to_dict`, as a job with --json prints it and the ledger keeps it; unknown keys are ignored."""
         known = {field.name: data[field.name] for field in fields(IngestionReport) if field.name in data}
-        for name in ("problems", "slowest"):
+        for name in ("problems", "copies", "slowest"):
             known[name] = tuple(receipt_of(item) for item in known.get(name, ()))
         if "timeline" in known:
             known["timeline"] = Timeline.from_dict(known["timeline"])
@@ -205,6 +208,7 @@ class Tally:
         self.recognized = 0
         self.timeline = TimelineBuilder()
         self._problems: list[Receipt] = []
+        self._copies: list[Receipt] = []
         self._slowest: list[tuple[float, int, Receipt]] = []
         self._started = time.perf_counter()
 
@@ -219,7 +223,10 @@ class Tally:
         self.chunks += receipt.chunks
         self.bytes_read += receipt.bytes
         self.recognized += receipt.recognized
-        self.duplicates += receipt.duplicate_of is not None
+        if receipt.duplicate_of is not None:
+            self.duplicates += 1
+            if len(self._copies) < KEPT_COPIES:
+                self._copies.append(receipt)
         if receipt.outcome == "failed":
             self.failures[receipt.error_type or "internal_error"] += 1
         elif receipt.outcome == "skipped":
@@ -262,6 +269,7 @@ class Tally:
             duplicates=self.duplicates,
             recognized=self.recognized,
             problems=tuple(self._problems),
+            copies=tuple(self._copies),
             slowest=tuple(receipt for _, _, receipt in sorted(self._slowest, reverse=True)),
             error_message=error_message,
             unsupported=dict(self.unsupported),

@@ -41,7 +41,8 @@ SCHEMA = pa.schema(
         ("recognized", pa.int64()),
     ]
 )
-"""section: "problem" for an input that failed, was skipped or busy, "slowest" for one of the slowest documents."""
+"""section: "problem" for an input that failed, was skipped or busy, "duplicate" for one with the bytes of another
+document, "slowest" for one of the slowest documents."""
 
 
 def check_path(path: str | Path) -> str:
@@ -71,7 +72,7 @@ def save(report: IngestionReport, path: str | Path, problems: Sequence[Receipt] 
 
 
 def _table(report: IngestionReport, problems: Iterable[Receipt]) -> pa.Table:
-    sections = (("problem", problems), ("slowest", report.slowest))
+    sections = (("problem", problems), ("duplicate", report.copies), ("slowest", report.slowest))
     rows = [
         {"run_id": report.run_id, "knowledge_base": report.knowledge_base, "section": section, **_fields(receipt)}
         for section, receipts in sections

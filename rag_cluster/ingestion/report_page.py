@@ -44,6 +44,7 @@ def page(report: IngestionReport) -> str:
         ),
         _section("Slowest documents", _slowest(report.slowest)),
         _section(_problems_title(report), _problems(report.problems)),
+        _section("The same bytes as another document", _copies(report.copies)),
     ]
     return (
         '<!doctype html>\n<html lang="en">\n<head><meta charset="utf-8">'
@@ -146,6 +147,11 @@ def _slowest(receipts: Sequence[Receipt]) -> str:
 def _problems(receipts: Sequence[Receipt]) -> str:
     rows = [(r.outcome, readable(r.uri), r.stage, r.error_type or "", r.message) for r in receipts]
     return _table(("outcome", "document", "stage", "type", "message"), rows)
+
+
+def _copies(receipts: Sequence[Receipt]) -> str:
+    rows = [(readable(r.uri), r.document_id, r.duplicate_of or "") for r in receipts]
+    return _table(("document", "id", "repeats"), rows)
 
 
 def _problems_title(report: IngestionReport) -> str:

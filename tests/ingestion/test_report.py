@@ -65,6 +65,11 @@ def test_a_person_sees_the_run_to_ask_for_later_and_what_lies_there_twice() -> N
     shown = console.export_text()
     assert f"rag-cluster runs show {run_id}" in shown
     assert re.search(r"duplicates\W+1\W", shown)
+    report = tally.report(run_id, "harbour", RunStatus.SUCCEEDED)
+    texts = Page(page(report)).texts
+    repeated = texts.index("The same bytes as another document")
+    assert texts[repeated + 5 : repeated + 8] == ["/docs/copy.pdf", "d1", "d0"]
+    assert IngestionReport.from_dict(json.loads(report.to_json())).copies == report.copies
 
 
 def test_a_report_survives_json(report: IngestionReport) -> None:
