@@ -154,6 +154,8 @@ def frame_as_manifest(frame: Any) -> Iterator[str]:
 
 def _cell(value: Any) -> Any:
     """What JSON does not know, of numpy, pandas or the standard library; the manifest judges the result. TypeError."""
+    if type(value).__name__ in ("NAType", "NaTType"):  # of pandas, which is not imported here: nothing is known
+        return None
     if isinstance(value, set | frozenset):
         return sorted(value)
     if isinstance(value, Path | Decimal | UUID):

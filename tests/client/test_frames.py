@@ -29,7 +29,7 @@ def test_cells_of_different_types_are_each_rows_own(tmp_path: Path) -> None:
         (tmp_path / f"{name}.txt").write_text(name)
     metadata: list[Any] = [
         {"year": 2024, "day": dt.date(2024, 5, 1)},
-        {"year": "2024", "at": pd.Timestamp("2024-05-01"), "tags": np.array(["a", "b"])},
+        {"year": "2024", "at": pd.Timestamp("2024-05-01"), "tags": np.array(["a", "b"]), "no": pd.NA, "nor": pd.NaT},
         {"share": float("nan")},
         None,
     ]
