@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, BinaryIO
 
 from rag_cluster.domain.documents import Document, IngestionJob, KnowledgeBase, Receipt, SourceKind
 from rag_cluster.domain.ports import Embedder
-from rag_cluster.errors import ConflictError, NotFoundError
+from rag_cluster.errors import ConflictError, DocumentBusyError, NotFoundError
 from rag_cluster.settings import Settings
 from rag_cluster.wiring.content import ContentServices
 from rag_cluster.wiring.deletion import DeletionServices
@@ -100,13 +100,18 @@ class IngestionServices(DeletionServices, ContentServices):
         """Write a managed correction to a source of that name, mounted by these agents: id -> priority, None keeps it.
 
         embedder: as in `write_path`. One at a time in a process: chunkers and engines are not shared by threads.
+        DocumentBusyError when it is not its turn within a request's time.
         """
         from rag_cluster.ingestion.corrections import write_correction
 
         found = self.catalog.ensure_source(knowledge_base_id, SourceKind.MANAGED_CORRECTION, source)
-        with self._correcting:
+        if not self._correcting.acquire(timeout=self.settings.request_timeout):
+            raise DocumentBusyError("Other corrections are being written at this moment; try again.")
+        try:
             parser = self.markdown_parser
             receipt = write_correction(self.write_path(embedder), knowledge_base_id, found, correction, parser)
+        finally:
+            self._correcting.release()
         for agent_id, priority in mounts.items():
             self.agents.mount(agent_id, found.id, priority)
         self.drain_outbox(receipt.document_id)

@@ -9,6 +9,8 @@ import httpx
 import pytest
 
 from rag_cluster.domain.access import Principal
+from rag_cluster.errors import DocumentBusyError, StoreUnavailableError
+from rag_cluster.ingestion.corrections import Correction
 from rag_cluster.wiring import Services
 
 QUESTION = "What does storage cost?"
@@ -148,6 +150,40 @@ async def test_an_unknown_agent_keeps_the_correction_from_being_written(
     body = {"knowledge_base": base["id"], "question": "a", "answer": "b", "agents": ["nobody"]}
     assert (await api.post("/v1/corrections", json=body)).status_code == 404
     assert (await api.get("/v1/corrections", params={"knowledge_base": base["id"]})).json()["items"] == []
+
+
+async def test_a_correction_does_not_wait_for_a_store_that_is_away(
+    api: httpx.AsyncClient, base: dict[str, Any], services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries: list[Any] = []
+
+    def away(record: Any) -> bool:
+        tries.append(record)
+        raise StoreUnavailableError("Milvus does not answer") if len(tries) == 1 else AssertionError("tried again")
+
+    body = {"knowledge_base": base["id"], "question": QUESTION, "answer": "Nothing."}
+    with monkeypatch.context() as patch:
+        patch.setattr(services.index, "ensure", away)
+        response = await api.post("/v1/corrections", json=body)
+    assert (response.status_code, response.json()["error"]["type"]) == (502, "store_unavailable")
+    assert (await api.post("/v1/corrections", json=body)).status_code == 201
+
+
+async def test_a_correction_whose_turn_does_not_come_is_told_so(
+    services: Services, base: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services.settings = services.settings.model_copy(update={"request_timeout": 0.01})
+    ensure, refused = services.index.ensure, []
+
+    def another_one_meanwhile(record: Any) -> bool:
+        with pytest.raises(DocumentBusyError):
+            services.write_correction(base["id"], Correction("Another one?", "Yes."), "fixes", {})
+        refused.append(record)
+        return ensure(record)
+
+    monkeypatch.setattr(services.index, "ensure", another_one_meanwhile)
+    receipt = services.write_correction(base["id"], Correction(QUESTION, "Nothing."), "fixes", {})
+    assert refused and receipt.outcome == "ready"
 
 
 async def test_an_agent_finds_only_what_it_mounts(api: httpx.AsyncClient, base: dict[str, Any], tariff: str) -> None:
