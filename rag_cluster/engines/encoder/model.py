@@ -80,7 +80,10 @@ class EmbeddingHead(nn.Module):
 
 
 class ScoreHead(nn.Module):
-    """Hidden states -> float32 logits, (t, hidden) -> (n, 1): BERT's pooler and classifier, RoBERTa's head."""
+    """Hidden states -> float32 logits, (t, hidden) -> (n, 1): BERT's pooler and classifier, RoBERTa's head.
+
+    Its weights stay float32: around -10, where irrelevant texts lie, bfloat16 has one number for each 1/16.
+    """
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
@@ -90,8 +93,8 @@ class ScoreHead(nn.Module):
 
     def forward(self, x: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:
         """From the first token of each text."""
-        scores: torch.Tensor = self.out(torch.tanh(self.dense(first_tokens(x, bounds))))
-        return scores.float()
+        scores: torch.Tensor = self.out(torch.tanh(self.dense(first_tokens(x, bounds).float())))
+        return scores
 
 
 def means(x: torch.Tensor, bounds: torch.Tensor) -> torch.Tensor:

@@ -80,6 +80,7 @@ def dtype_of(name: str, device: torch.device) -> torch.dtype:
 class Runtime:
     """An encoder and its head on a device. Thread-safe: one call runs at a time.
 
+    dtype: of the encoder; the head's weights stay as they are.
     threads: of a CPU: so many packs are computed at once, each by one thread. Threads inside an operation would wait
     for each other after each, ten times as long where anything else runs on the machine.
     compiled: whether large packs run through torch.compile (GPU). tokens: of one pack, at most; 0: the device's usual.
@@ -104,7 +105,7 @@ class Runtime:
         self.tokens = tokens or (GPU_TOKENS if device.type == "cuda" else CPU_TOKENS)
         self._cuda = device.type == "cuda"
         self._encoder: Encoder = encoder.to(device=device, dtype=dtype)
-        self._head: EmbeddingHead | ScoreHead = head.to(device=device, dtype=dtype)
+        self._head: EmbeddingHead | ScoreHead = head.to(device=device)
         self._attend = attend or _attention_of(device, dtype)
         self._layers: Callable[..., torch.Tensor] = self._encoder
         self._graphs: Graphs | None = None

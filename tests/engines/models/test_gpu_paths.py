@@ -15,7 +15,7 @@ from rag_cluster.engines.encoder.checkpoint import open_checkpoint
 from rag_cluster.engines.encoder.packing import Encoded, Pack, pack, packs
 from rag_cluster.engines.encoder.tokenizer import tokenizer_of
 from rag_cluster.engines.options import EngineOptions
-from rag_cluster.engines.varlen import VarlenEmbedder
+from rag_cluster.engines.varlen import VarlenEmbedder, VarlenReranker
 from rag_cluster.errors import ModelUnavailableError
 from tests.fixtures.models import mixed_texts, require_models
 
@@ -156,6 +156,22 @@ def test_float8_keeps_a_product_within_a_few_percent() -> None:
     layer = Float8Linear(linear)
     product = (small.float() * scale) @ (layer.weight.float() * layer.scale.t()).t() + layer.bias.float()
     assert torch.nn.functional.cosine_similarity(product, linear(x)).min() > 0.99
+
+
+def test_logits_of_a_16_bit_encoder_are_finer_than_16_bits(small_bge_reranker: Path) -> None:
+    import torch
+
+    from rag_cluster.engines.encoder.runtime import Runtime
+    from rag_cluster.engines.encoder.weights import load_reranker
+
+    engine = VarlenReranker(str(small_bge_reranker), OPTIONS)
+    encoder, head = load_reranker(engine.checkpoint, 60)
+    head.out.bias.fill_(-10.0)
+    runtime = Runtime(encoder, head, device=torch.device("cpu"), dtype=torch.bfloat16)
+    pairs = zip(*tokenizer_of(engine.checkpoint).encode_pairs("泵 pump?", TEXTS, 128), strict=True)
+    logits = runtime.run(packs([[Encoded(row, *one) for row, one in enumerate(pairs)]], 2000), len(TEXTS))
+    assert abs(logits + 10).max() < 4
+    assert len(np.unique(logits)) > 0.9 * len(np.unique(TEXTS))
 
 
 def test_too_little_memory_halves_the_next_packs(small_bge_m3: Path, monkeypatch: pytest.MonkeyPatch) -> None:
