@@ -99,7 +99,9 @@ def test_no_reranker_is_none() -> None:
 @pytest.mark.parametrize(
     ("engine", "extra"), [("varlen", "models"), ("sentence-transformers", "models"), ("flagembedding", "flagembedding")]
 )
-def test_an_engine_without_its_packages_names_the_extra(engine: str, extra: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_engine_without_its_packages_names_the_extra(
+    engine: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("rag_cluster.engines.options.importlib.util.find_spec", lambda name: None)
     for create in (create_embedder, create_reranker):
         with pytest.raises(MissingDependencyError, match=rf"rag-cluster\[{extra}\]"):
