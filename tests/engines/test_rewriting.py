@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import pickle
-import threading
 import time
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -18,16 +15,18 @@ from rag_cluster.domain.answers import GenerationRequest
 from rag_cluster.engines import options as engine_options
 from rag_cluster.engines.rewriting import MAX_ANSWER_BYTES, GeneratorQueryRewriter, OpenAIQueryRewriter
 from rag_cluster.errors import ModelUnavailableError
+from tests.fixtures.json_endpoint import Answer, JsonEndpoint, serving
 
 
 @dataclass
-class Endpoint:
-    url: str = ""
+class Endpoint(JsonEndpoint):
     status: int = 200
     body: bytes = b""
     delay: float = 0.0
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
+
+    def answer(self, path: str, body: dict[str, Any]) -> Answer:
+        time.sleep(self.delay)
+        return self.status, self.body, {}
 
 
 def answer(text: object) -> bytes:
@@ -37,29 +36,9 @@ def answer(text: object) -> bytes:
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     state = Endpoint(body=answer(" storage tariff\n"))
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            state.requests.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
-            state.keys.append(self.headers["Authorization"])
-            time.sleep(state.delay)
-            self.send_response(state.status)
-            self.send_header("Content-Length", str(len(state.body)))
-            self.end_headers()
-            with contextlib.suppress(BrokenPipeError):  # who gave up waiting
-                self.wfile.write(state.body)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_port}/v1/"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with serving(state, state.answer):
+        state.url += "/"  # as people write it too
+        yield state
 
 
 async def test_the_question_goes_out_as_the_users_and_its_rewriting_comes_back(endpoint: Endpoint) -> None:

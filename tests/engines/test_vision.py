@@ -6,10 +6,8 @@ import base64
 import io
 import json
 import pickle
-import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import pytest
@@ -18,15 +16,16 @@ from PIL import Image
 from rag_cluster.engines import options as engine_options
 from rag_cluster.engines.vision import MAX_SIDE, OpenAIVisionDescriber
 from rag_cluster.errors import ModelUnavailableError
+from tests.fixtures.json_endpoint import Answer, JsonEndpoint, serving
 
 
 @dataclass
-class Endpoint:
-    url: str = ""
+class Endpoint(JsonEndpoint):
     answers: list[tuple[int, bytes]] = field(default_factory=list)
     """(status, body) of the requests to come; the last one stays."""
-    requests: list[dict[str, Any]] = field(default_factory=list)
-    keys: list[str | None] = field(default_factory=list)
+
+    def answer(self, path: str, body: dict[str, Any]) -> Answer:
+        return (*(self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]), {})
 
 
 def answer(text: object) -> bytes:
@@ -36,29 +35,8 @@ def answer(text: object) -> bytes:
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
     state = Endpoint(answers=[(200, answer("A crane\nlifts a container."))])
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-            state.requests.append(body)
-            state.keys.append(self.headers["Authorization"])
-            status, content = state.answers.pop(0) if len(state.answers) > 1 else state.answers[0]
-            self.send_response(status)
-            self.send_header("Content-Length", str(len(content)))
-            self.end_headers()
-            self.wfile.write(content)
-
-        def log_message(self, format: str, *args: Any) -> None:
-            """Silent."""
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    state.url = f"http://127.0.0.1:{server.server_port}/v1"
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join(5)
+    with serving(state, state.answer):
+        yield state
 
 
 def describer(endpoint: Endpoint, **options: Any) -> OpenAIVisionDescriber:
