@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -52,7 +54,12 @@ BODIES = {
     ),
     ("POST", "/v1/corrections"): st.fixed_dictionaries(
         {**BASE, "question": TEXTS, "answer": TEXTS},
-        optional={"access": ACCESS, "source": TEXTS, "priority": st.integers() | SCALARS},
+        optional={
+            "access": st.none() | ACCESS,
+            "source": TEXTS,
+            "priority": st.integers() | SCALARS,
+            "metadata": VALUES,
+        },
     ),
     ("POST", "/v1/agents"): st.fixed_dictionaries({**BASE, "name": TEXTS}, optional={"hide_source_filename": SCALARS}),
     ("POST", "/v1/sources"): st.fixed_dictionaries(
@@ -125,6 +132,18 @@ async def test_the_schema_is_valid_and_every_operation_is_described(api: httpx.A
     for name, component in schema["components"]["schemas"].items():
         jsonschema.Draft202012Validator.check_schema(component)
         assert name.startswith("Body_") or component.get("description") or "enum" in component, name
+
+
+async def test_the_readme_names_every_route(api: httpx.AsyncClient) -> None:
+    schema = (await api.get("/openapi.json")).json()
+    routes = {(method.upper(), path) for path, operations in schema["paths"].items() for method in operations}
+    readme = (Path(__file__).parents[2] / "README.md").read_text(encoding="utf-8")
+    named = {
+        (method, path) for methods, path in re.findall(r"`([A-Z/]+) (/[^`]+)`", readme) for method in methods.split("/")
+    }
+    shapes = [{(method, re.sub(r"{.*?}", "{}", path)) for method, path in each} for each in (routes, named)]
+    assert shapes[1] - shapes[0] == {("GET", "/openapi.json"), ("GET", "/docs")}
+    assert shapes[0] <= shapes[1]
 
 
 async def test_every_route_but_health_asks_who_is_calling(services: Services) -> None:
