@@ -2,17 +2,20 @@
 
 English: lower-case words without stop words, lightly stemmed. Numbers: without thousands separators. Chinese: character
 bigrams (a lone character is its own term), because words are not written apart. Used by the extractive answerer, by
-refusal and by the check of citations, which must agree on what "the same word" means.
+refusal and by the check of citations, which must agree on what "the same word" means. `keywords` are another thing:
+what is looked for in a text as it stands.
 """
 
 from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from functools import lru_cache
 
 CJK = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\u3040-\u30ff\uac00-\ud7af"
 _TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|[{CJK}]+|[^\W\d_{CJK}]+")
+_WORD = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+(?:(?:[-./&_]|(?<=\d),(?=\d))[^\W_{CJK}]+)*(?:\+\+|#)?")
 _CJK = re.compile(f"[{CJK}]")
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
@@ -104,23 +107,30 @@ def question_terms(question: str) -> list[str]:
 def keywords(question: str) -> list[str]:
     """Distinct words of a question that could stand in a text as they are: without what asks and what only binds.
 
-    Words and numbers in lower case, not stemmed; Chinese runs between particles, of two characters or more.
+    NFKC in lower case with their accents, not stemmed; codes whole ("iso9001", "h2o", "4.0"); Chinese runs between
+    particles. A lone letter or Chinese character is none.
     """
     found: list[str] = []
-    for token in _TOKEN.findall(_CHINESE_QUESTION.sub(" ", normalize(question))):
-        if _CJK.match(token):
-            found.extend(piece for piece in _CHINESE_PARTICLES.split(token) if len(piece) > 1)
-        elif token[0].isdigit() or (len(token) > 1 and token not in _ENGLISH_STOP and token not in _ENGLISH_REQUEST):
-            found.append(token)
+    for word in _words(_CHINESE_QUESTION.sub(" ", unicodedata.normalize("NFKC", question).lower())):
+        if _CJK.match(word):
+            found.extend(piece for piece in _CHINESE_PARTICLES.split(word) if len(piece) > 1)
+        elif word.isdigit() or (len(word) > 1 and word not in _ENGLISH_STOP and word not in _ENGLISH_REQUEST):
+            found.append(word)
     return list(dict.fromkeys(found))
 
 
 def word_count(text: str) -> int:
     """How many words a text has, two Chinese characters counting as one."""
-    words = 0
-    for token in _TOKEN.findall(normalize(text)):
-        words += (len(token) + 1) // 2 if _CJK.match(token) else 1
-    return words
+    words = _words(unicodedata.normalize("NFKC", text))
+    return sum((len(word) + 1) // 2 if _CJK.match(word) else 1 for word in words)
+
+
+def _words(text: str) -> Iterator[str]:
+    for word in _WORD.findall(text):
+        if any(map(str.isdigit, word)):
+            yield word
+        else:  # two words, not a code
+            yield from re.split("[-/]", word)
 
 
 def _terms(normalized: str) -> list[str]:

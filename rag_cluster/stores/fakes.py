@@ -18,6 +18,7 @@ from rag_cluster.domain.chunks import IndexRow, chunk_facts
 from rag_cluster.domain.documents import IndexRecord
 from rag_cluster.domain.filters import passes
 from rag_cluster.domain.inventory import StoredRow
+from rag_cluster.domain.patterns import word_pattern
 from rag_cluster.domain.retrieval import Hit
 from rag_cluster.errors import IndexMismatchError
 from rag_cluster.stores.milvus_filters import compile_filter, matches_nothing
@@ -216,6 +217,39 @@ class MemoryChunkIndex:
             if (value := score(entry)) is not None
         ]
         return sorted(hits, key=lambda hit: -hit.score)[:limit]
+
+
+class MemoryChunkSearch:
+    """The keyword half of `ChunkSearch` over the rows of an index in memory."""
+
+    def __init__(self, index: MemoryChunkIndex, collection: str) -> None:
+        self._index = index
+        self._collection = collection
+
+    async def keyword_hits(
+        self,
+        access: AccessFilter,
+        keywords: Sequence[str],
+        *,
+        least: int,
+        limit: int,
+        among: Sequence[str] | None = None,
+    ) -> list[Hit]:
+        """Chunks of the scope that hold at least so many of the keywords, most first."""
+        await asyncio.sleep(0)
+        patterns = [re.compile(word_pattern(keyword), re.IGNORECASE) for keyword in keywords]
+
+        def held(entry: tuple[IndexRow, npt.NDArray[np.float32], Counter[str]]) -> float | None:
+            chunk = entry[0].chunk
+            count = sum(pattern.search(chunk.content) is not None for pattern in patterns)
+            return float(count) if count >= least and (among is None or chunk.id in among) else None
+
+        return self._index._ranked(self._collection, access, limit, held)
+
+    async def exceeds(self, access: AccessFilter, chunks: int) -> bool:
+        """Whether the scope has more chunks than so many, whatever their metadata."""
+        everything = replace(access, metadata=None)
+        return len(self._index._ranked(self._collection, everything, chunks + 1, lambda _: 1)) > chunks
 
 
 def _passes(row: IndexRow, access: AccessFilter) -> bool:

@@ -14,11 +14,11 @@ from rag_cluster.domain.blocks import SourceLocator
 from rag_cluster.domain.chunks import Chunk, IndexRow, Parent
 from rag_cluster.domain.documents import IndexRecord, SourceKind
 from rag_cluster.domain.ports import Embedder
-from rag_cluster.domain.retrieval import AssetReference, EvidenceRow, Hit, ReadScope, RetrievalOptions
+from rag_cluster.domain.retrieval import AssetReference, EvidenceRow, Hit, Located, ReadScope, RetrievalOptions
 from rag_cluster.engines.hashing import HashEmbedder
 from rag_cluster.engines.threaded import ThreadedEmbedder
 from rag_cluster.errors import NotFoundError
-from rag_cluster.stores.fakes import MemoryChunkIndex
+from rag_cluster.stores.fakes import MemoryChunkIndex, MemoryChunkSearch
 
 KB = "kb"
 
@@ -170,3 +170,34 @@ class Library:
         """Make the facts say that a chunk belongs to another version."""
         row = self.evidence.rows_by_id[chunk_id]
         self.evidence.rows_by_id[chunk_id] = replace(row, chunk=replace(row.chunk, version=version))
+
+
+@dataclass
+class LibrarySearch:
+    """The keyword half of the ChunkSearch port over a library, as slow or broken as a test wants it."""
+
+    library: Library
+    error: Exception | None = None
+    delay: float = 0.0
+    calls: int = 0
+    most: int = 10**9
+    among: list[Sequence[str] | None] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.search = MemoryChunkSearch(self.library.index, self.library.record.collection)
+
+    async def keyword_hits(
+        self, access: AccessFilter, keywords: Sequence[str], *, among: Sequence[str] | None = None, **limits: int
+    ) -> list[Hit]:
+        self.calls += 1
+        self.among.append(among)
+        await asyncio.sleep(self.delay)
+        if self.error:
+            raise self.error
+        return await self.search.keyword_hits(access, keywords, among=among, **limits)
+
+    async def exceeds(self, access: AccessFilter, chunks: int) -> bool:
+        return await self.search.exceeds(access, min(chunks, self.most))
+
+    async def located(self, *_: object, **__: object) -> list[Located]:
+        raise NotImplementedError

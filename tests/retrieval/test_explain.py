@@ -23,8 +23,8 @@ from rag_cluster.domain.retrieval import (
 from rag_cluster.errors import NotFoundError
 from rag_cluster.retrieval.explain import Explainer
 from rag_cluster.retrieval.retriever import Retriever
-from tests.retrieval.memory import KB, Library
-from tests.retrieval.test_stages import MemoryChunkSearch, Rewriter
+from tests.retrieval.memory import KB, Library, LibrarySearch
+from tests.retrieval.test_stages import Rewriter
 
 
 class Words:
@@ -34,7 +34,7 @@ class Words:
         return [re.findall(r"\w+", text.lower()) for text in texts]
 
 
-class Locating(MemoryChunkSearch):
+class Locating(LibrarySearch):
     """Finds every chunk of the library, or tells what a test told it."""
 
     found: list[Located] | None = None

@@ -15,8 +15,8 @@ from rag_cluster.domain.retrieval import RetrievalOptions
 from rag_cluster.engines.extractive import ExtractiveGenerator
 from rag_cluster.errors import DeadlineExceededError
 from rag_cluster.retrieval.retriever import Retriever
-from tests.retrieval.memory import KB, Library, MemoryConversations
-from tests.retrieval.test_stages import MemoryChunkSearch, Rewriter
+from tests.retrieval.memory import KB, Library, LibrarySearch, MemoryConversations
+from tests.retrieval.test_stages import Rewriter
 
 EVERYTHING = RetrievalOptions(rewrite=True, rerank=True, keyword_fallback=True)
 CALLS = {
@@ -65,7 +65,7 @@ def answerer(part: str, method: str) -> tuple[Answerer, Hanging]:
         "embedder": library.embedder,
         "rewriter": Rewriter("wind limit of the crane"),
         "reranker": Reranker(),
-        "search": MemoryChunkSearch(library),
+        "search": LibrarySearch(library),
     }
     hanging = parts[part] = Hanging(parts[part], method)
     retriever = Retriever(

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from rag_cluster.domain.access import LOCAL, AccessFilter
+from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import SourceKind
-from rag_cluster.domain.retrieval import Hit, Located, RetrievalMode, RetrievalOptions, RetrievalRun
+from rag_cluster.domain.retrieval import Hit, RetrievalMode, RetrievalOptions, RetrievalRun
 from rag_cluster.errors import ModelUnavailableError, StoreUnavailableError
 from rag_cluster.retrieval.keyword_fallback import keyword_like
 from rag_cluster.retrieval.retriever import Retriever
-from tests.retrieval.memory import KB, Library
+from tests.retrieval.memory import KB, Library, LibrarySearch
 
 
 @dataclass
@@ -35,45 +34,6 @@ class Rewriter:
         if self.error:
             raise self.error
         return self.written
-
-
-@dataclass
-class MemoryChunkSearch:
-    """The keyword half of the ChunkSearch port over a library."""
-
-    library: Library
-    error: Exception | None = None
-    delay: float = 0.0
-    calls: int = 0
-    most: int = 10**9
-    among: list[Sequence[str] | None] = field(default_factory=list)
-
-    async def keyword_hits(
-        self,
-        access: AccessFilter,
-        keywords: Sequence[str],
-        *,
-        least: int,
-        limit: int,
-        among: Sequence[str] | None = None,
-    ) -> list[Hit]:
-        self.calls += 1
-        self.among.append(among)
-        await asyncio.sleep(self.delay)
-        if self.error:
-            raise self.error
-        hits = []
-        for row in self.library.evidence.rows_by_id.values():
-            held = sum(bool(re.search(rf"\b{re.escape(word)}\b", row.chunk.content, re.I)) for word in keywords)
-            if held >= least and (among is None or row.chunk.id in among):
-                hits.append(Hit(row.chunk.id, row.chunk.document_id, row.chunk.version, float(held)))
-        return sorted(hits, key=lambda hit: -hit.score)[:limit]
-
-    async def exceeds(self, access: AccessFilter, chunks: int) -> bool:
-        return len(self.library.evidence.rows_by_id) > min(chunks, self.most)
-
-    async def located(self, *_: object, **__: object) -> list[Located]:
-        raise NotImplementedError
 
 
 @pytest.fixture
@@ -218,7 +178,7 @@ def test_a_question_in_whole_sentences_has_none(query: str) -> None:
 
 
 async def test_keyword_hits_fill_free_places_behind_what_was_found(library: Library) -> None:
-    search = MemoryChunkSearch(library)
+    search = LibrarySearch(library)
     run = await retrieve(
         library, "hazardous materials storage", {"search": search}, keyword_fallback=True, score_threshold=0.45
     )
@@ -232,7 +192,7 @@ async def test_keyword_hits_fill_free_places_behind_what_was_found(library: Libr
 
 
 async def test_without_free_places_nothing_is_looked_for(library: Library) -> None:
-    search = MemoryChunkSearch(library)
+    search = LibrarySearch(library)
     run = await retrieve(library, "hazardous", {"search": search}, keyword_fallback=True, top_k=2)
     assert len(run.results) == 2 and search.calls == 0
 
@@ -243,7 +203,7 @@ async def test_the_free_places_are_all_that_is_filled_and_nothing_is_shown_twice
     run = await retrieve(
         library,
         "hazardous",
-        {"search": MemoryChunkSearch(library)},
+        {"search": LibrarySearch(library)},
         keyword_fallback=True,
         score_threshold=0.37,
         top_k=4,
@@ -254,7 +214,7 @@ async def test_the_free_places_are_all_that_is_filled_and_nothing_is_shown_twice
 
 async def test_the_fallback_passes_the_same_second_check(library: Library) -> None:
     library.evidence.hidden_documents = {"goods"}
-    parts = {"search": MemoryChunkSearch(library)}
+    parts = {"search": LibrarySearch(library)}
     run = await retrieve(library, "hazardous", parts, keyword_fallback=True, score_threshold=0.99)
     assert run.results == ()
 
@@ -264,7 +224,7 @@ async def test_the_fallback_passes_the_same_second_check(library: Library) -> No
     [({"error": StoreUnavailableError("away")}, "away"), ({"delay": 5.0}, "no answer within 0.05 s")],
 )
 async def test_a_failing_fallback_keeps_what_was_found(library: Library, fault: dict[str, Any], reason: str) -> None:
-    parts = {"search": MemoryChunkSearch(library, **fault), "keyword_seconds": 0.05}
+    parts = {"search": LibrarySearch(library, **fault), "keyword_seconds": 0.05}
     run = await retrieve(library, "hazardous", parts, keyword_fallback=True)
     assert "goods" in documents(run)
     assert f"keyword_fallback: {reason}" in run.trace.degradations
@@ -274,7 +234,7 @@ async def test_a_failing_fallback_keeps_what_was_found(library: Library, fault: 
 async def test_of_a_scope_with_very_many_documents_or_chunks_only_what_bm25_finds_is_read(
     library: Library, documents_named: bool, most: int, large: bool
 ) -> None:
-    search = MemoryChunkSearch(library, most=most)
+    search = LibrarySearch(library, most=most)
     library.evidence.document_ids = (
         tuple({row.chunk.document_id for row in library.evidence.rows_by_id.values()}) if documents_named else None
     )
@@ -288,7 +248,7 @@ async def test_of_a_scope_with_very_many_documents_or_chunks_only_what_bm25_find
 async def test_keyword_hits_of_a_parent_that_is_shown_are_not_shown_again(library: Library) -> None:
     parent = "Toxic goods. Toxic waste and other things that only a permit allows to be moved at night."
     library.add("permit", "Toxic goods.", "Toxic waste and other things that only a permit allows.", parent=parent)
-    parts = {"search": MemoryChunkSearch(library)}
+    parts = {"search": LibrarySearch(library)}
     run = await retrieve(library, "toxic goods", parts, keyword_fallback=True, score_threshold=0.9)
     assert documents(run).count("permit") == 1
 

@@ -52,7 +52,8 @@ class ChunkSearch(Protocol):
     ) -> list[Hit]:
         """Published chunks of the scope that hold at least so many of the keywords, most first; score: how many.
 
-        A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case does not matter.
+        A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case and width do not matter
+        (`domain.patterns`).
         among: chunk ids; None reads every chunk of the scope, which is slow where it `exceeds` some hundreds.
         """
         ...

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from rag_cluster.domain.access import AccessFilter, Principal
+from rag_cluster.domain.patterns import keyword_pattern, literal_pattern, word_pattern
 from rag_cluster.domain.retrieval import Hit, Located
-from rag_cluster.domain.terms import is_cjk
 from rag_cluster.errors import InvalidRequestError
 from rag_cluster.stores.postgres import content, rows
 from rag_cluster.stores.postgres.access import READABLE_DOCUMENTS, principal_values
 from rag_cluster.stores.postgres.adapters import known_uuid, known_uuids
 from rag_cluster.stores.postgres.database import Database
+from rag_cluster.stores.postgres.filters import sql_condition
 
 # Published documents of the scope, taken by their keys wherever they are named.
 _DOCUMENTS = """
 documents AS MATERIALIZED (
-  SELECT d.id, d.published_version FROM documents d
+  SELECT d.id, d.published_version, d.metadata FROM documents d
   WHERE d.knowledge_base_id = %(knowledge_base)s AND d.published_version IS NOT NULL AND d.deleted_at IS NULL
     AND d.access_key = ANY(%(keys)s::bigint[])
     AND (%(sources)s::uuid[] IS NULL OR d.source_id = ANY(%(sources)s::uuid[])) {named})"""
@@ -26,9 +27,8 @@ _NAMED = "d.id = ANY(%(documents)s::uuid[])"
 _COLUMNS = "c.id, c.document_id, c.version, c.index, c.content"
 _JOINED = "c ON c.document_id = d.id AND c.version = d.published_version"
 
-# Metadata is left to the second check, which every hit passes anyway. Few chunks pass the first pattern, which knows no
-# word boundaries: only in these words are counted. Texts are matched in the collation "C", four times as fast: that
-# knows the cases of ASCII letters only, so patterns name both of any other letter.
+# Few chunks pass the first pattern, which knows no word boundaries: only in these words are counted. Texts are matched
+# in the collation "C", four times as fast: that knows the cases of ASCII letters only, patterns name both of any other.
 _MATCHED = """
 SELECT c.id, c.document_id, c.version, w.held
 FROM c CROSS JOIN LATERAL (
@@ -37,21 +37,21 @@ WHERE c.content COLLATE "C" ~* %(any)s AND w.held >= %(least)s
 ORDER BY w.held DESC, c.document_id, c.index LIMIT %(limit)s"""
 
 
-def _among(access: AccessFilter) -> str:
+def _among(access: AccessFilter, condition: str) -> str:
     """Hits among listed chunks."""
     named = "" if access.document_ids is None else f"AND {_NAMED}"
     return f"""
-WITH listed AS MATERIALIZED (SELECT {_COLUMNS} FROM chunks c WHERE c.id = ANY(%(among)s::uuid[])),
+WITH listed AS MATERIALIZED (SELECT c.* FROM chunks c WHERE c.id = ANY(%(among)s::uuid[])),
 {_DOCUMENTS.format(named=f"AND {_OF_THE_CHUNKS} {named}")},
-c AS MATERIALIZED (SELECT {_COLUMNS} FROM documents d JOIN listed {_JOINED})
+c AS MATERIALIZED (SELECT {_COLUMNS} FROM documents d JOIN listed {_JOINED} WHERE {condition})
 {_MATCHED}"""  # noqa: S608
 
 
-def _everywhere(access: AccessFilter) -> str:
+def _everywhere(access: AccessFilter, condition: str) -> str:
     """Hits among all chunks of the scope."""
     return f"""
 WITH {_DOCUMENTS.format(named="" if access.document_ids is None else f"AND {_NAMED}")},
-c AS MATERIALIZED (SELECT {_COLUMNS} FROM documents d JOIN chunks {_JOINED})
+c AS MATERIALIZED (SELECT {_COLUMNS} FROM documents d JOIN chunks {_JOINED} WHERE {condition})
 {_MATCHED}"""  # noqa: S608
 
 
@@ -95,19 +95,21 @@ class PostgresChunkSearch:
     ) -> list[Hit]:
         """Published chunks of the scope that hold at least so many of the keywords, most first; score: how many.
 
-        A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case does not matter.
+        A Latin keyword or number must stand as a word of its own, a Chinese one as it is; case and width do not matter.
         among: chunk ids; None reads every chunk of the scope, which is slow where it `exceeds` some hundreds.
         """
         if access.empty or not keywords or limit < 1 or (among is not None and not among):
             return []
-        values = _scope_values(access) | {
-            "patterns": [_word(keyword) for keyword in keywords],
-            "any": "|".join(map(_literal, keywords)),
+        condition, filter_values = sql_condition(access.metadata)
+        values = _scope_values(access) | filter_values
+        values |= {
+            "patterns": [word_pattern(keyword) for keyword in keywords],
+            "any": "|".join(map(keyword_pattern, keywords)),
             "among": known_uuids(None if among is None else tuple(among)),
             "least": least,
             "limit": limit,
         }
-        statement = _everywhere(access) if among is None else _among(access)
+        statement = (_everywhere if among is None else _among)(access, condition)
         async with self._database.async_connection() as connection:
             found = await (await connection.execute(statement, values)).fetchall()
         return [Hit(row["id"], row["document_id"], row["version"], float(row["held"])) for row in found]
@@ -143,7 +145,7 @@ class PostgresChunkSearch:
             "knowledge_base": known_uuid(knowledge_base_id),
             "chunk": None if chunk_id is None else known_uuid(chunk_id),
             "document": None if document_id is None else known_uuid(document_id),
-            "pattern": None if text is None else r"\s+".join(map(_literal, text.split())),
+            "pattern": None if text is None else r"\s+".join(map(literal_pattern, text.split())),
             "limit": limit,
         }
         if text is None and values["chunk"] is None and values["document"] is None:
@@ -167,21 +169,3 @@ def _located(row: dict[str, Any]) -> Located:
     facts = {"knowledge_base_id": row["base"], "metadata": row["facts"], "version": row["newest"]}
     document = rows.document(row | facts)
     return Located(document, content.chunk(row | {"id": row["chunk_id"]}) if row["chunk_id"] is not None else None)
-
-
-def _literal(text: str) -> str:
-    """A regular expression of PostgreSQL that matches the text as it is, whatever the case of its letters."""
-    return "".join(map(_character, text))
-
-
-def _character(one: str) -> str:
-    if one.isascii():
-        return one if one.isalnum() or one.isspace() else f"\\{one}"
-    cases = {one, *(form for form in (one.lower(), one.upper()) if len(form) == 1)}
-    return one if len(cases) == 1 else f"[{''.join(sorted(cases))}]"
-
-
-def _word(keyword: str) -> str:
-    """The keyword between characters that are no Latin letters or digits: "ddp" is in "DDP条款", not in "addpoint"."""
-    literal = _literal(keyword)
-    return literal if is_cjk(keyword) else rf"(?<![a-z0-9]){literal}(?![a-z0-9])"
