@@ -113,7 +113,7 @@ class AccessFilter:
     source_ids: tuple[str, ...] | None = None
     """None: all enabled sources were granted without need of a filter; (): nothing."""
     document_ids: tuple[str, ...] | None = None
-    """Visible documents, when a whitelist was given or there are at most 1,000 of them; None: not pushed down."""
+    """Visible documents, when a whitelist was given, or at most 1,000 and no filter; None: not pushed down."""
     metadata: Filter | None = None
     """The request's own filter."""
 

@@ -88,7 +88,7 @@ async def fill(
             async with asyncio.timeout(seconds):
                 limit = len(shown) + places * _SPARE
                 among = None
-                # Without a list there are more documents than are pushed down.
+                # Without a list there are many documents, or a filter, by which BM25 looks among fewer.
                 if access.document_ids is None or await search.exceeds(access, MOST_READ):
                     among = [hit.chunk_id for hit in await recall(" ".join(wanted.words), MOST_READ)]
                 hits = await search.keyword_hits(access, wanted.words, least=wanted.least, limit=limit, among=among)

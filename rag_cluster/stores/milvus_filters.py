@@ -91,12 +91,13 @@ def compile_filter(access: AccessFilter, *, chunk_facts: bool = True) -> str:
     ]
     if access.source_ids is not None:
         parts.append(one_of("source_id", access.source_ids))
-    if access.document_ids is not None:
-        parts.append(one_of("document_id", access.document_ids))
     if access.metadata is not None:
         scopes = tuple(Scope) if chunk_facts else (Scope.DOCUMENT,)
         if asked := _expression(predicate(access.metadata), scopes):
             parts.append(asked)
+    # Last: next to a condition on JSON, Milvus Lite reads the whole list for each row that passed what stands before.
+    if access.document_ids is not None:
+        parts.append(one_of("document_id", access.document_ids))
     return " and ".join(parts)
 
 

@@ -90,13 +90,26 @@ async def test_the_scope_names_the_active_index_and_the_visible_documents(eviden
     ingest.must_claim(listed("file:///unfinished"))
     deleted = ingest.ready(listed("file:///deleted"))
     ingest.catalog.tombstone(deleted.document_id)
-    scope = await evidence.scope(LOCAL, ingest.knowledge_base_id, RetrievalOptions(filters={"k": 1}))
+    scope = await evidence.scope(LOCAL, ingest.knowledge_base_id, RetrievalOptions())
     assert scope.index == index
     assert scope.visible_documents == 2
     assert set(scope.filter.document_ids or ()) == {claim.document_id for claim in claims}
-    assert (scope.filter.source_ids, scope.filter.metadata) == (None, parse_filter({"k": 1}))
+    assert (scope.filter.source_ids, scope.filter.metadata) == (None, None)
     assert len(scope.filter.access_keys) == 1
     assert (scope.mounts, scope.correction_source_ids) == ({}, ())
+
+
+async def test_beside_a_filter_only_a_whitelist_is_pushed_down(evidence: Evidence, ingest: Ingest) -> None:
+    one, two = (ingest.ready(listed(f"file:///{n}")).document_id for n in range(2))
+    for whitelist, pushed in ((None, None), ((one, two), {one, two}), ((one, NOWHERE), {one})):
+        options = RetrievalOptions(filters={"k": 1}, document_ids=whitelist)
+        scope = await evidence.scope(LOCAL, ingest.knowledge_base_id, options)
+        assert (scope.filter.metadata, len(scope.filter.access_keys)) == (parse_filter({"k": 1}), 1)
+        found = scope.filter.document_ids
+        assert (found if found is None else set(found)) == pushed
+        assert scope.visible_documents == (2 if pushed is None else len(pushed))
+    nobody = member(ingest, security_level=-1)
+    assert (await evidence.scope(nobody, ingest.knowledge_base_id, RetrievalOptions(filters={"k": 1}))).filter.empty
 
 
 async def test_the_scope_names_the_index_of_the_caller_s_embedder_once_it_is_retired_and_never_a_building_one(
