@@ -15,7 +15,7 @@ Attend = Callable[[torch.Tensor, torch.Tensor, int], torch.Tensor]
 
 
 def unpadded(qkv: torch.Tensor, bounds: torch.Tensor, longest: int) -> torch.Tensor:
-    """FlashAttention over cumulative lengths: CUDA and 16-bit types."""
+    """FlashAttention over cumulative lengths: CUDA from Ampere on, and 16-bit types."""
     from torch.nn.attention.varlen import varlen_attn
 
     q, k, v = qkv.unbind(1)
@@ -25,7 +25,7 @@ def unpadded(qkv: torch.Tensor, bounds: torch.Tensor, longest: int) -> torch.Ten
 
 
 def grouped(groups: Sequence[tuple[int, int, int]]) -> Attend:
-    """Texts of equal length as one batch: no padding and no mask, for CPUs.
+    """Texts of equal length as one batch: no padding and no mask, on any device and in any type.
 
     groups: (first token, number of texts, length) of each run.
     """
@@ -42,7 +42,7 @@ def grouped(groups: Sequence[tuple[int, int, int]]) -> Attend:
 
 
 def one_by_one(qkv: torch.Tensor, bounds: torch.Tensor, longest: int) -> torch.Tensor:
-    """The definition: every text alone. For tests, and for float32 on a GPU, which FlashAttention does not take."""
+    """The definition: every text alone. For tests."""
     out = torch.empty_like(qkv[:, 0])
     places = bounds.tolist()
     for start, end in itertools.pairwise(places):

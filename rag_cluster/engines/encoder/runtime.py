@@ -1,16 +1,17 @@
 """Runs packs on a device. Preparing them (tokenising, packing, pinned memory) overlaps with computing; results come
 back in one copy.
 
-On a GPU: 16-bit weights, FlashAttention without padding, compiled layers for large packs, CUDA graphs for small ones.
-On a CPU: float32, texts of equal length as one batch, a pack a thread.
+On a GPU from Ampere on: 16-bit weights, FlashAttention without padding, compiled layers for large packs, CUDA graphs
+for small ones. Elsewhere texts of equal length are one batch of attention; on a CPU in float32, a pack a thread.
 """
 
 from __future__ import annotations
 
 import contextlib
+import logging
 import queue
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TypeVar
@@ -25,6 +26,8 @@ from rag_cluster.engines.encoder.graphs import Graphs
 from rag_cluster.engines.encoder.model import EmbeddingHead, Encoder, ScoreHead
 from rag_cluster.engines.encoder.packing import Encoded, Pack, pack
 from rag_cluster.errors import InvalidSettingError, ModelUnavailableError
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 Result = tuple[npt.NDArray[np.intp], npt.NDArray[np.float32]]
@@ -65,9 +68,10 @@ def device_of(name: str) -> torch.device:
 
 
 def dtype_of(name: str, device: torch.device) -> torch.dtype:
-    """auto: bfloat16 on a GPU, float32 on a CPU. float8 computes its linear layers so and the rest in bfloat16."""
+    """auto: bfloat16 on a GPU, float16 on one that does not compute it, float32 on a CPU. float8 computes its linear
+    layers so and the rest in bfloat16."""
     if name == "auto":
-        return torch.bfloat16 if device.type == "cuda" else torch.float32
+        return torch.float32 if device.type != "cuda" else torch.bfloat16 if _is_ampere(device) else torch.float16
     if name == "float8":
         if device.type != "cuda":
             raise InvalidSettingError("float8 needs a GPU")
@@ -157,16 +161,31 @@ class Runtime:
         return out
 
     def warm_up(self) -> None:
-        """Compile and record, so that no request waits for it. Nothing to do on a CPU."""
-        if not self._cuda:
+        """Compile and record, so that no request waits for it; where that cannot be compiled (Triton needs a C compiler
+        and Python's headers), compute without. Nothing to do on a CPU."""
+        if self._attend is not attention.unpadded:
             return
-        longest = self._encoder.places.num_embeddings - self._encoder.first_position
+        try:
+            self._meet_large_packs()
+        except RuntimeError as error:
+            if self._layers is self._encoder:
+                raise
+            log.warning("torch.compile fails here, computing without it, a little slower: %s", error)
+            self._layers = self._encoder
+            self._meet_large_packs()
+        for size in GRAPH_TOKENS:
+            self._meet([size], typed=False)
+
+    def _meet_large_packs(self) -> None:
         typed = isinstance(self._head, ScoreHead)  # pairs have token types
         for lengths in ([200, 180, 440], [90] * 40, [33] * 65):
-            blank = [np.zeros(min(length, longest), dtype=np.int32) for length in lengths]
-            self.run([pack([Encoded(row, ids, ids if typed else None) for row, ids in enumerate(blank)])], len(blank))
-        for size in GRAPH_TOKENS:
-            self.run([pack([Encoded(0, np.zeros(min(size, longest), dtype=np.int32))])], 1)
+            self._meet(lengths, typed=typed)
+
+    def _meet(self, lengths: Sequence[int], *, typed: bool) -> None:
+        """Run a pack of blank texts of these lengths, as far as the model has positions."""
+        longest = self._encoder.places.num_embeddings - self._encoder.first_position
+        blank = [np.zeros(min(length, longest), dtype=np.int32) for length in lengths]
+        self.run([pack([Encoded(row, ids, ids if typed else None) for row, ids in enumerate(blank)])], len(blank))
 
     def _tensors(self) -> Iterator[torch.Tensor]:
         for module in (self._encoder, self._head):
@@ -225,10 +244,14 @@ class Runtime:
 
 
 def _attention_of(device: torch.device, dtype: torch.dtype) -> attention.Attend | None:
-    """None: `attention.grouped`, which is made for each pack."""
-    if device.type != "cuda":
-        return None
-    return attention.one_by_one if dtype == torch.float32 else attention.unpadded
+    """None: `attention.grouped`, which is made for each pack; FlashAttention takes 16 bits, from Ampere on."""
+    flash = device.type == "cuda" and dtype != torch.float32 and _is_ampere(device)
+    return attention.unpadded if flash else None
+
+
+def _is_ampere(device: torch.device) -> bool:
+    """Or later."""
+    return torch.cuda.get_device_capability(device) >= (8, 0)
 
 
 def ahead(items: Iterator[T], size: int) -> Generator[T, None, None]:

@@ -94,6 +94,50 @@ def test_packs_of_any_size_are_compiled_once(small_bge_m3: Path, kernel: list[in
     assert (compiled * plain).sum(axis=1).min() > 0.99999
 
 
+def test_a_machine_that_cannot_compile_computes_without(
+    small_bge_m3: Path, kernel: list[int], caplog: pytest.LogCaptureFixture
+) -> None:
+    import torch
+    from torch._inductor.exc import InductorError
+
+    from rag_cluster.engines.encoder.attention import unpadded
+    from rag_cluster.engines.encoder.runtime import Runtime
+    from rag_cluster.engines.encoder.weights import load_embedder
+
+    checkpoint, parts = made(small_bge_m3, 600)
+    place = {"device": torch.device("cpu"), "dtype": torch.float32, "attend": unpadded, "compiled": False}
+    runtime = Runtime(*load_embedder(checkpoint, 60), **place)
+    plain = runtime.run(parts, len(TEXTS))
+
+    def uncompiled(*_: object) -> None:
+        raise InductorError(RuntimeError("Failed to find C compiler"), None)
+
+    runtime._layers = uncompiled
+    runtime.warm_up()
+    assert "Failed to find C compiler" in caplog.text
+    assert (runtime.run(parts, len(TEXTS)) * plain).sum(axis=1).min() > 0.99999
+
+
+@pytest.mark.parametrize(
+    ("capability", "automatic", "flash"),
+    [((9, 0), "bfloat16", True), ((8, 0), "bfloat16", True), ((7, 5), "float16", False)],
+)
+def test_a_gpu_gets_the_type_and_the_attention_that_it_knows(
+    capability: tuple[int, int], automatic: str, flash: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_models()
+    import torch
+
+    from rag_cluster.engines.encoder import runtime
+    from rag_cluster.engines.encoder.attention import unpadded
+
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+    device = torch.device("cuda")
+    assert str(runtime.dtype_of("auto", device)) == f"torch.{automatic}"
+    assert (runtime._attention_of(device, torch.float16) is unpadded) == flash
+    assert runtime._attention_of(device, torch.float32) is None
+
+
 @pytest.mark.parametrize("model", ["minilm", "small_bge_m3"])
 def test_a_pack_filled_up_for_a_graph_gives_the_same_vectors(
     model: str, kernel: list[int], request: pytest.FixtureRequest
