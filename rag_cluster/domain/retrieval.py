@@ -32,6 +32,7 @@ class RetrievalOptions:
     mode: RetrievalMode = RetrievalMode.HYBRID
     top_k: int = 5
     candidate_k: int = 30
+    """Candidates that go on to the reranker; never fewer than top_k."""
     rewrite: bool = False
     rerank: bool = True
     expand_parents: bool = True
@@ -50,6 +51,7 @@ class RetrievalOptions:
             raise ValueError(f"top_k must be 1-{MAX_CANDIDATES}, not {self.top_k}")
         if not 1 <= self.candidate_k <= MAX_CANDIDATES:
             raise ValueError(f"candidate_k must be 1-{MAX_CANDIDATES}, not {self.candidate_k}")
+        object.__setattr__(self, "candidate_k", max(self.candidate_k, self.top_k))
         parse_filter(self.filters)
 
     @property

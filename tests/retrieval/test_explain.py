@@ -148,7 +148,7 @@ async def test_no_token_in_common_loses_in_sparse_mode(library: Library) -> None
 
 
 async def test_a_channels_limit_loses_what_lies_deeper(library: Library) -> None:
-    found = await explain(library, "storage costs", "cranes", candidate_k=1, mode=RetrievalMode.DENSE)
+    found = await explain(library, "storage costs", "cranes", top_k=1, candidate_k=1, mode=RetrievalMode.DENSE)
     assert found.lost_at == "dense"
     assert standing(found, "dense").rank in (2, 3) and standing(found, "dense").score is not None
     assert standing(found, "dense").detail.endswith("the channel gave 1")
@@ -163,7 +163,7 @@ async def test_one_channel_may_miss_what_the_other_brings(library: Library) -> N
 async def test_the_rrf_cut_loses_what_is_behind_candidate_k(library: Library) -> None:
     library.add("short", "Demurrage.")
     library.add("long", "Demurrage and detention of any sort, as the terms of a carrier have it for every container.")
-    found = await explain(library, "demurrage detention", "long", candidate_k=1)
+    found = await explain(library, "demurrage detention", "long", top_k=1, candidate_k=1)
     assert (found.lost_at, standing(found, "sparse").rank) == ("fusion", 1)
     assert standing(found, "fusion").detail == "only the first 1 go on"
 

@@ -67,7 +67,7 @@ async def test_one_answer_never_holds_two_versions_of_a_document(
         library.add("d", "The berth is 12 metres deep, it was 9.", version=2)
 
     at_check(library, monkeypatch, publish, before=False)
-    assert set(await found(library, candidate_k=2)) == {("d", 2)}
+    assert set(await found(library, top_k=2, candidate_k=2)) == {("d", 2)}
     assert len(library.evidence.checks) == 2
 
 

@@ -113,6 +113,12 @@ async def test_a_hit_of_another_version_is_dropped(library: Library) -> None:
     assert "manual" not in documents(await retrieve(library, "storage dangerous goods"))
 
 
+async def test_who_asks_for_more_results_than_there_are_candidates_gets_them(library: Library) -> None:
+    for number in range(40):
+        library.add(f"notice{number}", f"Notice number {number} about storage.")
+    assert len((await retrieve(library, "storage", top_k=40)).results) == 40
+
+
 async def test_both_channels_share_one_statement_of_the_second_check(library: Library) -> None:
     await retrieve(library, "storage costs")
     assert library.evidence.scopes == 1 and len(library.evidence.checks) == 1

@@ -31,7 +31,9 @@ class QueryOptions(RequestModel):
 
     mode: RetrievalMode = RetrievalMode.HYBRID
     top_k: int | None = Field(None, ge=1, le=MAX_CANDIDATES)
-    candidate_k: int | None = Field(None, ge=1, le=MAX_CANDIDATES)
+    candidate_k: int | None = Field(
+        None, ge=1, le=MAX_CANDIDATES, description="Chunks that are reranked; top_k where that is more."
+    )
     rewrite: bool = False
     rerank: bool = True
     expand_parents: bool = True
@@ -52,7 +54,7 @@ class QueryOptions(RequestModel):
         return RetrievalOptions(
             mode=self.mode,
             top_k=self.top_k or top_k,
-            candidate_k=max(self.candidate_k or candidate_k, 1),
+            candidate_k=self.candidate_k or candidate_k,
             rewrite=self.rewrite,
             rerank=self.rerank,
             expand_parents=self.expand_parents,
