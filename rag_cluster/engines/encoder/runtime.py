@@ -127,11 +127,6 @@ class Runtime:
         return self._encoder
 
     @property
-    def head(self) -> EmbeddingHead | ScoreHead:
-        """What follows the layers."""
-        return self._head
-
-    @property
     def parameters(self) -> int:
         """How many weights."""
         return sum(tensor.numel() for tensor in self._tensors())
@@ -251,7 +246,8 @@ def _attention_of(device: torch.device, dtype: torch.dtype) -> attention.Attend 
 
 def _is_ampere(device: torch.device) -> bool:
     """Or later."""
-    return torch.cuda.get_device_capability(device) >= (8, 0)
+    capability: tuple[int, int] = torch.cuda.get_device_capability(device)
+    return capability >= (8, 0)
 
 
 def ahead(items: Iterator[T], size: int) -> Generator[T, None, None]:

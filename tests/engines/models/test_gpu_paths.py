@@ -16,7 +16,7 @@ from rag_cluster.engines.encoder.packing import Encoded, Pack, pack, packs
 from rag_cluster.engines.encoder.tokenizer import tokenizer_of
 from rag_cluster.engines.options import EngineOptions
 from rag_cluster.engines.varlen import VarlenEmbedder, VarlenReranker
-from rag_cluster.errors import ModelUnavailableError
+from rag_cluster.errors import InvalidSettingError, ModelUnavailableError
 from tests.fixtures.models import mixed_texts, require_models
 
 TEXTS = mixed_texts(60)
@@ -200,6 +200,23 @@ def test_float8_keeps_a_product_within_a_few_percent() -> None:
     layer = Float8Linear(linear)
     product = (small.float() * scale) @ (layer.weight.float() * layer.scale.t()).t() + layer.bias.float()
     assert torch.nn.functional.cosine_similarity(product, linear(x)).min() > 0.99
+
+
+@pytest.mark.parametrize("agrees", [True, False])
+def test_16_bits_on_a_cpu_must_rank_as_32_do(agrees: bool, minilm: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    from rag_cluster.engines.encoder import loading
+
+    if not agrees:
+        signs = {torch.float32: 1, torch.bfloat16: -1}
+        monkeypatch.setattr(loading, "_similarities", lambda runtime, _: np.eye(32) * signs[runtime.dtype])
+    engine = VarlenEmbedder(str(minilm), EngineOptions(device="cpu", dtype="bfloat16"))
+    if agrees:
+        assert engine.embed_queries(["泵"]).dtype == np.float32 and engine.model.dtype == torch.bfloat16
+    else:
+        with pytest.raises(InvalidSettingError, match=r"bfloat16 of .* finds other texts"):
+            engine.embed_queries(["泵"])
 
 
 def test_logits_of_a_16_bit_encoder_are_finer_than_16_bits(small_bge_reranker: Path) -> None:
