@@ -66,12 +66,13 @@ def _index_delete(stores: Stores, entry: OutboxEntry) -> None:
 
 
 def _index_access(stores: Stores, entry: OutboxEntry) -> None:
-    facts = stores.catalog.index_row_facts(entry.document_id)
-    if facts is None:
-        return  # deleted since
-    _, access_key, metadata = facts
-    for record in stores.catalog.indexes():
-        stores.index.update_access(record.collection, entry.document_id, access_key=access_key, metadata=metadata)
+    """Write the facts of now until they are the written ones: others may write earlier or later facts meanwhile, and
+    whoever writes last sees after it what is true. Each further round is a change that was made meanwhile."""
+    written = None
+    while (facts := stores.catalog.index_row_facts(entry.document_id)) not in (None, written):
+        _, access_key, metadata = written = facts
+        for record in stores.catalog.indexes():
+            stores.index.update_access(record.collection, entry.document_id, access_key=access_key, metadata=metadata)
 
 
 def _purge_version(stores: Stores, entry: OutboxEntry) -> None:

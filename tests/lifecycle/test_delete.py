@@ -159,6 +159,31 @@ def test_a_change_of_access_reaches_the_index_rows(bench: Bench, monkeypatch: py
     assert written == [changed.access_key]
 
 
+def test_of_two_changes_carried_out_at_once_the_later_one_stays_in_the_index(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("a.txt", "The quay is long.")
+    (document_id,) = ingest(bench)
+    catalog, index = bench.write_path.catalog, bench.write_path.index
+    update_access = index.update_access
+    catalog.update_document(document_id, access=AccessAttributes(("crew",)))
+    overtaking = [AccessAttributes(("pilots",)), AccessAttributes(("crew",), "port")]
+
+    def overtaken(*arguments: Any, **facts: Any) -> None:
+        if overtaking:  # what another drainer carries out before this one's write arrives
+            catalog.update_document(document_id, access=overtaking.pop(0), metadata={"left": len(overtaking)})
+            assert drain(bench.stores, document_id=document_id) == 1
+        update_access(*arguments, **facts)
+
+    monkeypatch.setattr(index, "update_access", overtaken)
+    assert drain(bench.stores, document_id=document_id) == 1
+    now = catalog.index_row_facts(document_id)
+    (record,) = catalog.indexes()
+    rows = list(index.rows(record.collection, bench.base.id, document_id=document_id))
+    assert now is not None and now[2] == {"left": 0}
+    assert [(row.source_id, row.access_key, dict(row.metadata)) for row in rows] == [now]
+
+
 def test_an_effect_that_failed_waits_longer_each_time_and_is_never_dropped(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
