@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from rag_cluster.domain.answers import ContextSource
 from rag_cluster.domain.retrieval import RetrievalResult
@@ -13,7 +14,7 @@ from rag_cluster.domain.terms import is_cjk
 SEPARATOR = "\n\n---\n\n"
 UNKNOWN_PLACE = "未提供原文定位"
 HIDDEN_NAME = "（已隐藏）"
-_TAG = re.compile(r"<(/?\s*knowledge_context\b[^>]*)>", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s*/?\s*knowledge_context\b)", re.IGNORECASE)
 _FOREIGN_MARK = re.compile(r"\[([^\[\]\n]*)\]\(citation:[^()\n]*\)", re.IGNORECASE)
 
 CountTokens = Callable[[str], int]
@@ -52,7 +53,10 @@ def build_context(
     left = max_tokens
     for number, result in enumerate(results, start=1):
         head = _head(number, result, hide_source_filename) if include_metadata else ""
-        text = _fitting(result, left - count_tokens(head + SEPARATOR), count_tokens, may_cut=number == 1)
+        texts = [escape(text) for text in dict.fromkeys((result.content, result.matched_content))]
+        if hide_source_filename:
+            texts = [_without_name(text, result.filename) for text in texts]
+        text = _fitting(texts, left - count_tokens(head + SEPARATOR), count_tokens, may_cut=number == 1)
         if text is None:
             break
         section = head + text
@@ -63,8 +67,8 @@ def build_context(
 
 
 def escape(text: str) -> str:
-    """Make a document's text harmless: it can neither close our tags nor carry citation marks of its own."""
-    return _FOREIGN_MARK.sub(r"\1", _TAG.sub(r"&lt;\1&gt;", text))
+    """Make a document's text harmless: it can neither open or close our tags nor carry citation marks of its own."""
+    return _FOREIGN_MARK.sub(r"\1", _TAG.sub("&lt;", text))
 
 
 def _head(number: int, result: RetrievalResult, hide_filename: bool) -> str:
@@ -73,12 +77,19 @@ def _head(number: int, result: RetrievalResult, hide_filename: bool) -> str:
     return f"[来源 {number}]\n文档：{escape(name)}\n位置：{escape(place)}\n内容：\n"
 
 
-def _fitting(result: RetrievalResult, budget: int, count_tokens: CountTokens, *, may_cut: bool) -> str | None:
-    for text in dict.fromkeys((result.content, result.matched_content)):
-        escaped = escape(text)
-        if escaped and count_tokens(escaped) <= budget:
-            return escaped
-    return _cut(escape(result.matched_content), budget, count_tokens) if may_cut else None
+def _without_name(text: str, filename: str) -> str:
+    """Without the caption that a picture's file gets of its name: in the reference, and on a line of its own."""
+    caption = " ".join(PurePath(filename).stem.split())
+    alt = caption.replace("[", "(").replace("]", ")")
+    named = rf"(?<=!\[){re.escape(alt)}(?:, \d+)?(?=\]\()|^{re.escape(caption)}(?:, \d+)?$"
+    return re.sub(named, "", text, flags=re.MULTILINE) or HIDDEN_NAME
+
+
+def _fitting(texts: Sequence[str], budget: int, count_tokens: CountTokens, *, may_cut: bool) -> str | None:
+    for text in texts:
+        if text and count_tokens(text) <= budget:
+            return text
+    return _cut(texts[-1], budget, count_tokens) if may_cut else None
 
 
 def _cut(text: str, budget: int, count_tokens: CountTokens) -> str | None:
