@@ -178,7 +178,7 @@ class IngestionJob:
     chunking_strategy: str | None = None
     """None: the configured default."""
     queue_position: int | None = None
-    """Jobs that are due before it, while it waits and where it was asked for alone."""
+    """Jobs that are due before it, of documents that the caller may read, while it waits and was asked for alone."""
 
 
 @dataclass(frozen=True, slots=True)

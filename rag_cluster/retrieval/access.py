@@ -96,6 +96,11 @@ class SecondCheck:
         return self._rows[chunk_id]
 
     @property
+    def hides_nothing(self) -> bool:
+        """Whether the caller may read every document of the knowledge base."""
+        return self._principal.unrestricted
+
+    @property
     def checked(self) -> int:
         """How many distinct hits were looked at."""
         return len(self._checked)

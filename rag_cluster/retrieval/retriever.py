@@ -254,9 +254,11 @@ def _expand(passage: Passage, options: RetrievalOptions, trace: TraceRecorder) -
 def _count(channels: Sequence[Channel], check: SecondCheck, counts: dict[str, int]) -> None:
     for channel in channels:
         counts[channel.name] = len(channel.survivors)
-        counts[f"{channel.name}_rounds"] = channel.rounds
         counts[f"{channel.name}_microseconds"] = round(channel.seconds * 1e6)
-    counts["checked"], counts["dropped"] = check.checked, check.dropped
+    if check.hides_nothing:
+        # To others these tell how much there is that they may not see, while the index lags.
+        counts.update((f"{channel.name}_rounds", channel.rounds) for channel in channels)
+        counts["checked"], counts["dropped"] = check.checked, check.dropped
 
 
 def _report_failures(channels: Sequence[Channel], trace: TraceRecorder) -> None:

@@ -301,3 +301,14 @@ def test_a_waiting_job_knows_how_many_are_before_it(ingest: Ingest, queue: Uploa
     assert [queue.job(job.id, LOCAL).queue_position for job in jobs] == [0, 1, 2]
     take(queue)
     assert [queue.job(job.id, LOCAL).queue_position for job in jobs] == [None, 0, 1]
+
+
+def test_of_the_jobs_before_it_those_count_that_the_caller_may_see(ingest: Ingest, queue: UploadQueue) -> None:
+    base, elsewhere = ingest.knowledge_base_id, ingest.catalog.create_knowledge_base("elsewhere", default_acl=()).id
+    queue.submit(request(ingest, knowledge_base_id=elsewhere))
+    queue.submit(request(ingest, access=AccessAttributes(("hr",))))
+    queue.submit(request(ingest, sha256="read"))
+    last = queue.submit(request(ingest, sha256="last")).id
+    administrator = Principal("a", frozenset({base}), unrestricted=True)
+    callers = (Principal("r", frozenset({base})), administrator, LOCAL)
+    assert [queue.job(last, caller).queue_position for caller in callers] == [1, 2, 3]

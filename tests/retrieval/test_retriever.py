@@ -107,6 +107,15 @@ async def test_hits_that_the_facts_disown_are_dropped_and_counted(library: Libra
     assert run.trace.stages[1].counts["dropped"] == 1
 
 
+async def test_only_who_may_read_everything_is_told_how_much_was_dropped(library: Library) -> None:
+    library.evidence.hidden_documents = {"tariff"}
+    retriever = Retriever(library.evidence, library.index, library.embedder)
+    for caller in (Principal("reader", frozenset({KB}), security_level=9), LOCAL):
+        counts = (await retriever.retrieve(caller, KB, "storage costs")).trace.stages[1].counts
+        told = {name for name in counts if name in ("checked", "dropped") or name.endswith("_rounds")}
+        assert bool(told) is caller.unrestricted and counts["dense"] == 3
+
+
 async def test_a_hit_of_another_version_is_dropped(library: Library) -> None:
     (chunk,) = library.add("manual", "Storage of dangerous goods costs 99 euros.")
     library.republish(chunk, version=2)

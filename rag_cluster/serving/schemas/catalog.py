@@ -173,7 +173,7 @@ class JobResponse(BaseModel):
     stage: str
     percent: int
     queue_position: int | None = None
-    """Jobs before it, while it waits."""
+    """Jobs before it that the caller may see, while it waits."""
     attempts: int
     max_attempts: int
     error_type: str | None

@@ -172,12 +172,14 @@ class PostgresUploadQueue:
             _give_up_claim(connection, job)
 
     def job(self, job_id: str, principal: Principal) -> IngestionJob:
-        """A job of a document that the principal may read: NotFoundError otherwise."""
+        """A job of a document that the principal may read: NotFoundError otherwise. Before it in the queue are those of
+        such documents: no count tells of what the principal may not see."""
         values = principal_values(principal) | {"id": as_uuid(job_id, "job")}
         with self._database.connection() as connection:
             row = connection.execute(
                 f"""SELECT j.*, CASE WHEN j.status = 'PENDING' THEN (
-                      SELECT count(*) FROM ingestion_jobs o WHERE o.status = 'PENDING'
+                      SELECT count(*) FROM {READABLE_DOCUMENTS}
+                      JOIN ingestion_jobs o ON o.document_id = d.id AND o.status = 'PENDING'
                         AND (o.available_at, o.id) < (j.available_at, j.id)) END AS queue_position
                     FROM {READABLE_DOCUMENTS}
                     JOIN ingestion_jobs j ON j.document_id = d.id WHERE j.id = %(id)s""",  # noqa: S608
