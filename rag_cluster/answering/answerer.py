@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rag_cluster.answering import prompts
 from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
-from rag_cluster.answering.context import Context, CountTokens, build_context, estimate_tokens
+from rag_cluster.answering.context import Context, CountTokens, build_context, escape, estimate_tokens
 from rag_cluster.answering.generation import deltas, started
 from rag_cluster.answering.language import question_language
 from rag_cluster.answering.outcomes import Prepared, facts, finished, mark_filter, meta, refusal
@@ -182,16 +182,21 @@ class Answerer:
             return self._budgeted(explanation, run), run
 
     def _budgeted(self, explanation: Explanation, run: RetrievalRun) -> Explanation:
-        """With the last stage: whether its result fits into the context, and is then source number so and so."""
+        """With the last stage: whether it is in the context, which may hold a part of its result, as which source."""
         if explanation.result is None or explanation.lost_at:
             return explanation
         context = self._context(run)
-        fits = explanation.result <= len(context.sources)
+        detail = f"{self._limits.context_tokens} tokens hold {len(context.sources)} of {len(run.results)} results"
+        fits = False
+        if explanation.result <= len(context.sources):
+            source = context.sources[explanation.result - 1]
+            fits = source.text == escape(source.result.content) or escape(explanation.text) in source.text
+            detail += "" if fits else "; of its result another part alone is in the context"
         standing = Standing(
             "budget",
             Outcome.PASSED if fits else Outcome.LOST,
             rank=explanation.result if fits else None,
-            detail=f"{self._limits.context_tokens} tokens hold {len(context.sources)} of {len(run.results)} results",
+            detail=detail,
         )
         return replace(explanation, standings=(*explanation.standings, standing))
 

@@ -21,7 +21,8 @@ from rag_cluster.domain.retrieval import (
     Target,
 )
 from rag_cluster.errors import NotFoundError
-from rag_cluster.retrieval.explain import Explainer
+from rag_cluster.retrieval import crossing
+from rag_cluster.retrieval.explain import MAX_CHUNKS, Explainer
 from rag_cluster.retrieval.retriever import Retriever
 from tests.retrieval.memory import KB, Library, LibrarySearch
 from tests.retrieval.test_stages import Rewriter
@@ -45,15 +46,16 @@ class Locating(LibrarySearch):
         out = []
         for row in self.library.evidence.rows_by_id.values():
             chunk = row.chunk
-            asked = names["chunk_id"] == chunk.id or names["document_id"] == chunk.document_id
-            if asked or (names["text"] or "\0") in chunk.content:
-                out.append(Located(document(chunk.document_id, published_version=chunk.version), chunk))
-        return out
+            asked = chunk.id == names.get("chunk_id") or chunk.document_id == names.get("document_id")
+            if asked or (names.get("text") or "\0") in chunk.content:
+                facts = document(chunk.document_id, published_version=chunk.version, source_id=row.source_id)
+                out.append(Located(facts, chunk))
+        return out[: names.get("limit", 20)]
 
 
 def document(name: str, **values: Any) -> Document:
-    facts = {"status": DocumentStatus.READY, "version": 1, **values}
-    return Document(name, KB, "s1", f"file:///{name}.md", f"{name}.md", **facts)
+    facts = {"source_id": "s1", "status": DocumentStatus.READY, "version": 1, **values}
+    return Document(name, KB, uri=f"file:///{name}.md", filename=f"{name}.md", **facts)
 
 
 @pytest.fixture
@@ -68,7 +70,7 @@ def library() -> Library:
 async def explain(
     library: Library,
     query: str,
-    target: str,
+    target: str | Target,
     parts: dict[str, Any] | None = None,
     found: list[Located] | None = None,
     **options: Any,
@@ -77,10 +79,10 @@ async def explain(
     search.found = found
     retriever = Retriever(library.evidence, library.index, library.embedder, search=search, **(parts or {}))
     explainer = Explainer(retriever, library.evidence, library.index, search, Words())
-    asked = Target(document_id=target)
+    asked = Target(document_id=target) if isinstance(target, str) else target
     explanation, run = await explainer.explain(LOCAL, KB, query, asked, RetrievalOptions(**options))
-    shown = [result.document_id for result in run.results]
-    assert (explanation.document_id in shown) == (explanation.lost_at == ""), (shown, explanation)
+    shown = [one for one in run.results if one.document_id == explanation.document_id]
+    assert any(explanation.text in one.content for one in shown) == (explanation.lost_at == ""), (shown, explanation)
     return explanation
 
 
@@ -189,6 +191,20 @@ async def test_the_places_lose_what_is_behind_top_k(library: Library) -> None:
     assert found.lost_at == "expansion" and standing(found, "order").rank in (2, 3)
 
 
+async def test_the_reranker_is_not_blamed_for_what_a_mount_outranks(library: Library) -> None:
+    class Reranker:
+        name = "test"
+
+        async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+            return [float("12 euros" in text) for text in texts]
+
+    library.add("rules", "Storage rules.", source="rules")
+    library.evidence.mounts = {"rules": 9, "s1": 0}
+    parts = {"reranker": Reranker()}
+    found = await explain(library, "storage costs a day", "tariff", parts, agent_id="agent", top_k=1)
+    assert (standing(found, "fusion").rank, standing(found, "rerank").rank, found.lost_at) == (1, 1, "order")
+
+
 async def test_corrections_and_mounts_lose_what_they_outrank(library: Library) -> None:
     library.add("fix", "Storage costs nothing.", source="fixes", kind=SourceKind.MANAGED_CORRECTION)
     library.evidence.mounts, library.evidence.corrections = {"fixes": 0, "s1": 0}, ("fixes",)
@@ -222,6 +238,52 @@ async def test_of_a_document_the_chunk_that_came_furthest_is_explained(library: 
     ids = library.add("long", "Nothing of interest.", "Storage costs more on Sundays.", "Another remark.")
     found = await explain(library, "storage costs on Sundays", "long")
     assert found.chunk_id == ids[1]
+
+
+@pytest.mark.parametrize("target", [Target(document_id="long"), Target(text="Remark")])
+@pytest.mark.parametrize("chunks", [3, MAX_CHUNKS + 1])
+async def test_of_however_many_chunks_the_one_that_came_furthest_is_explained(
+    library: Library, target: Target, chunks: int
+) -> None:
+    ids = library.add("long", *(f"Remark {at}." for at in range(chunks)), "Remark: storage costs more on Sundays.")
+    found = await explain(library, "storage costs on Sundays", target)
+    assert (found.chunk_id, found.result) == (ids[-1], 1)
+
+
+async def test_of_many_chunks_that_came_nowhere_the_nearest_is_explained(library: Library) -> None:
+    ids = library.add("long", *(f"Remark {at}." for at in range(MAX_CHUNKS + 1)), "Storage costs more on Sundays.")
+    found = await explain(library, "storage costs 12 euros", "long", top_k=1, candidate_k=1)
+    assert (found.chunk_id, found.lost_at) == (ids[-1], "dense")
+
+
+@pytest.mark.parametrize("candidate_k", [1, 30])
+async def test_a_chunk_whose_parent_is_shown_for_a_sibling_is_not_lost(library: Library, candidate_k: int) -> None:
+    texts = ("Storage costs.", "The gate closes at noon.")
+    ids = library.add("manual", *texts, parent=" ".join(texts))
+    gate = Target(text="gate closes")
+    options = {"top_k": 1, "candidate_k": candidate_k}
+    found = await explain(library, "storage costs", gate, **options)
+    assert (found.chunk_id, found.result, found.lost_at) == (ids[1], 1, "")
+    assert standing(found, "expansion").detail == "in the parent of another chunk"
+    assert standing(found, "dense").outcome is (Outcome.MISSED if candidate_k == 1 else Outcome.PASSED)
+    assert (await explain(library, "storage costs", gate, **options, expand_parents=False)).lost_at
+
+
+async def test_a_channel_says_why_it_cannot_bring_a_chunk(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(crossing, "_offsets", lambda: {library.engine.fingerprint: [0.0] * library.engine.dimension})
+    for name in ("fix", "other"):
+        library.add(name, f"Storage costs {name}.", source="fixes", kind=SourceKind.MANAGED_CORRECTION)
+    library.evidence.mounts, library.evidence.corrections = {"fixes": 0, "s1": 0}, ("fixes",)
+    options = {"agent_id": "agent", "top_k": 1, "cross_language": True}
+    tariff = await explain(library, "storage costs fix", "tariff", **options)
+    other = await explain(library, "storage costs fix", "other", **options)
+    found = [standing(one, stage) for one in (tariff, other) for stage in ("cross_language", "correction")]
+    assert [(one.outcome, one.detail) for one in found] == [
+        (Outcome.SKIPPED, "it speaks the question's own language"),
+        (Outcome.SKIPPED, "not a mounted correction"),
+        (Outcome.SKIPPED, "it speaks the question's own language"),
+        (Outcome.MISSED, "rank 2; the channel gave 1"),
+    ]
 
 
 async def test_a_reader_without_the_right_loses_at_access(library: Library) -> None:
