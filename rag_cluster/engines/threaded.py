@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -28,13 +29,26 @@ class _OneThread:
         self._name = name
         self._lock = threading.Lock()
         self._thread: ThreadPoolExecutor | None = None
+        self._began: float | None = None
+
+    def running(self) -> float:
+        """Seconds since the call that runs began; 0 where none does."""
+        began = self._began
+        return 0.0 if began is None else time.monotonic() - began
 
     async def run(self, call: Callable[[], T]) -> T:
         """The call's result, without blocking the event loop."""
         with self._lock:
             if self._thread is None:
                 self._thread = ThreadPoolExecutor(1, thread_name_prefix=self._name)
-        return await asyncio.get_running_loop().run_in_executor(self._thread, call)
+        return await asyncio.get_running_loop().run_in_executor(self._thread, self._timed, call)
+
+    def _timed(self, call: Callable[[], T]) -> T:
+        self._began = time.monotonic()
+        try:
+            return call()
+        finally:
+            self._began = None
 
     def __reduce__(self) -> tuple[type[_OneThread], tuple[str]]:
         return _OneThread, (self._name,)
@@ -131,3 +145,7 @@ class ThreadedReranker:
     async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
         """`Reranker.rerank` without blocking the event loop."""
         return await self._thread.run(lambda: self._reranker.rerank(query, texts))
+
+    def running(self) -> float:
+        """Seconds since the engine's call that runs began, also if its caller has gone; 0 where none does."""
+        return self._thread.running()

@@ -72,7 +72,11 @@ def build(config: AppConfig) -> Application:
     worker = _deployment(UploadWorkerDeployment, health_check_period_s=5, graceful_shutdown_timeout_s=20).bind(
         factory, model
     )
-    application: Application = _deployment(IngressDeployment, **limits).bind(factory, model, worker, ranks, writes)
+    # Every answer passes through it: those in hand reach their deadline first.
+    drain = settings.request_timeout + 15
+    application: Application = _deployment(IngressDeployment, graceful_shutdown_timeout_s=drain, **limits).bind(
+        factory, model, worker, ranks, writes
+    )
     return application
 
 

@@ -35,7 +35,8 @@ class EmbedderLimits(BaseModel):
 
 
 def is_remote(engine: str) -> bool:
-    """Whether an engine only asks an endpoint: its being away is not the replica's fault, and a probe would be paid."""
+    """Whether an engine only asks an endpoint: it is neither warmed nor probed. Its being away is not the replica's
+    fault, and keeps none from starting; a call would be paid."""
     return engine.partition(":")[0] == "openai"
 
 
@@ -52,7 +53,8 @@ class EmbedderDeployment:
         self._health = EngineHealth(
             self._settings.embedder, self._done, lambda: self._embedder.embed_queries(["alive"])
         )
-        warm_up(services.embedder, self._settings.embedder_batch_tokens if assigned_gpus() else 0)
+        if not is_remote(self._settings.embedder):
+            warm_up(services.embedder, self._settings.embedder_batch_tokens if assigned_gpus() else 0)
 
     def reconfigure(self, user_config: dict[str, Any]) -> None:
         """Other limits, from the next call of the engine on; requests in hand are not touched."""
@@ -124,10 +126,12 @@ class RerankerDeployment:
         self._reranker = reranker
         self._counts = {"requests": 0, "done": 0, "pairs": 0, "tokens": 0}
         self._seconds = 0.0
-        self._health = EngineHealth(self._name, lambda: self._counts["done"], lambda: reranker.rerank("a", ["b"]))
-        engine.rerank(
-            "warm up", ["warm " * WARM_TEXT_TOKENS] * services.settings.candidate_k if assigned_gpus() else ["a"]
+        self._health = EngineHealth(
+            self._name, lambda: self._counts["done"], lambda: reranker.rerank("a", ["b"]), running=reranker.running
         )
+        if not is_remote(self._name):
+            gpu_texts = ["warm " * WARM_TEXT_TOKENS] * services.settings.candidate_k
+            engine.rerank("warm up", gpu_texts if assigned_gpus() else ["a"])
 
     async def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
         """One score per text, same order."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import math
 import os
 from collections.abc import Awaitable, Callable
 
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 PROBE_SECONDS = 20.0
 """Within Serve's own limit of a health check, 30 s."""
+LONGEST_CALL = 300.0
+"""Seconds for a hundred long candidates and a large reranker on a CPU, and some more."""
 
 
 def replica_services(factory: ServiceFactory) -> Services:
@@ -39,16 +42,23 @@ class EngineHealth:
     """Whether an engine still computes: by what it did since the last check, else by a small call of its own.
 
     done: successful calls so far. probe: the small call. A hung engine gives no answer, a broken one an error; after
-    three such checks Serve replaces the replica.
+    three such checks Serve replaces the replica. running: seconds of the call that the probe may wait behind. One of
+    less than `LONGEST_CALL` is slow, not hung; its caller may have gone, so that it will never count as done.
     """
 
     def __init__(
-        self, name: str, done: Callable[[], int], probe: Callable[[], Awaitable[object]], seconds: float = PROBE_SECONDS
+        self,
+        name: str,
+        done: Callable[[], int],
+        probe: Callable[[], Awaitable[object]],
+        seconds: float = PROBE_SECONDS,
+        running: Callable[[], float] = lambda: math.inf,
     ) -> None:
         self._name = name
         self._done = done
         self._probe = probe
         self._seconds = seconds
+        self._running = running
         self._seen = -1
 
     async def check(self) -> None:
@@ -59,6 +69,8 @@ class EngineHealth:
                 async with asyncio.timeout(self._seconds):
                     await self._probe()
             except TimeoutError:
+                if self._running() < LONGEST_CALL:
+                    return
                 log.error("%s is dead", self._name)
                 raise ModelUnavailableError(f"{self._name} computed nothing within {self._seconds:g} s") from None
         self._seen = self._done()

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from rag_cluster.domain.ports import (
     AsyncEmbedder,
-    AsyncReranker,
     Embedder,
     Generator,
     HostedGenerator,
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from rag_cluster.engines.check import ModelCheck
     from rag_cluster.engines.options import EngineOptions
     from rag_cluster.engines.query_cache import QueryCache
-    from rag_cluster.engines.threaded import ThreadedEmbedder
+    from rag_cluster.engines.threaded import ThreadedEmbedder, ThreadedReranker
 
 
 def embedder_options(settings: Settings) -> EngineOptions:
@@ -106,7 +105,7 @@ class EngineServices(Wired):
         return create_reranker(self.settings.reranker, reranker_options(self.settings))
 
     @cached_property
-    def async_reranker(self) -> AsyncReranker | None:
+    def async_reranker(self) -> ThreadedReranker | None:
         """The engine in a thread of this process."""
         from rag_cluster.engines.threaded import ThreadedReranker
 

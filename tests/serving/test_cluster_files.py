@@ -19,6 +19,7 @@ from ray.serve.schema import ServeDeploySchema
 
 from rag_cluster.serving.app import AppConfig, build
 from rag_cluster.serving.models import EmbedderLimits
+from rag_cluster.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 MODELS = {"EmbedderDeployment", "RerankerDeployment", "GeneratorDeployment"}
@@ -55,6 +56,14 @@ def test_a_reranker_is_deployed_where_the_settings_name_one(tmp_path: Path) -> N
         assert embedder.ray_actor_options == {"num_cpus": 0, "num_gpus": 0.5}
     assert names[0] == {"EmbedderDeployment", "UploadWorkerDeployment"}
     assert names[1] == names[0] | {"RerankerDeployment"}
+
+
+def test_the_ingress_that_goes_lets_every_answer_reach_its_deadline(tmp_path: Path) -> None:
+    settings = {"data_dir": str(tmp_path), "embedder": "hash:64", "request_timeout": 240.0}
+    ingress = build(AppConfig(settings=settings))._bound_deployment
+    assert ingress._deployment_config.graceful_shutdown_timeout_s == 255
+    by_file = deployments("serve_config.gpu.yaml")["IngressDeployment"]["graceful_shutdown_timeout_s"]
+    assert by_file >= Settings().request_timeout + 15
 
 
 def test_the_gpu_configuration_states_limits_and_gpus_of_every_model() -> None:

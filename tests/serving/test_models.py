@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,15 +13,24 @@ from pydantic import ValidationError
 from ray.serve.exceptions import BackPressureError
 
 from rag_cluster.engines.hashing import HashEmbedder
+from rag_cluster.engines.overlap import OverlapReranker
+from rag_cluster.engines.threaded import ThreadedReranker
 from rag_cluster.errors import ModelUnavailableError, OverloadedError
 from rag_cluster.serving.api import create_api
 from rag_cluster.serving.backend import make_backend
 from rag_cluster.serving.handles import HandleEmbedder, HandleReranker
 from rag_cluster.serving.model_status import deployed
-from rag_cluster.serving.models import EmbedderLimits, is_remote, warm_up
+from rag_cluster.serving.models import (
+    EmbedderDeployment,
+    EmbedderLimits,
+    RerankerDeployment,
+    is_remote,
+    warm_up,
+)
 from rag_cluster.serving.replica import EngineHealth
 from rag_cluster.settings import Settings
 from rag_cluster.wiring import Services
+from rag_cluster.wiring.engines import EngineServices
 
 
 class Handle:
@@ -87,6 +97,45 @@ async def test_an_engine_that_hangs_or_fails_is_unhealthy_and_one_that_comes_bac
     await broken.check()
     with pytest.raises(ModelUnavailableError, match="out of memory"):
         await broken.check()
+
+
+async def test_an_engine_that_is_slow_is_not_taken_for_a_dead_one_and_one_that_hangs_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Slow(OverlapReranker):
+        release = threading.Event()
+
+        def rerank(self, query: str, texts: Sequence[str]) -> list[float]:
+            self.release.wait(60)
+            return super().rerank(query, texts)
+
+    reranker = ThreadedReranker(Slow())
+    health = EngineHealth(
+        "engine", lambda: 0, lambda: reranker.rerank("a", ["b"]), seconds=0.01, running=reranker.running
+    )
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.01):
+            await reranker.rerank("a", ["b"])
+    for _ in range(3):
+        await health.check()
+    monkeypatch.setattr("rag_cluster.serving.replica.LONGEST_CALL", 0.0)
+    with pytest.raises(ModelUnavailableError, match="computed nothing"):
+        await health.check()
+    Slow.release.set()
+    assert await reranker.rerank("crane", ["crane"]) == [1.0] and reranker.running() == 0
+
+
+async def test_an_endpoint_that_is_away_keeps_no_replica_from_starting(monkeypatch: pytest.MonkeyPatch) -> None:
+    away = {"embedder_url": "http://127.0.0.1:9/v1", "reranker_url": "http://127.0.0.1:9/v1", "retries": 0}
+    settings = Settings(embedder="openai:e", embedder_dimension=8, reranker="openai:r", **away)
+    monkeypatch.setattr("rag_cluster.serving.models.replica_services", lambda factory: EngineServices(settings))
+    monkeypatch.setattr("rag_cluster.serving.models.assigned_gpus", list)
+    for deployment in (EmbedderDeployment, RerankerDeployment):
+        replica: Any = deployment.func_or_class(None)  # type: ignore[attr-defined]
+        for _ in range(2):
+            await replica.check_health()
+    with pytest.raises(ModelUnavailableError):
+        await replica.rerank("q", ["a"])
 
 
 async def test_scores_come_through_a_handle_and_what_goes_wrong_has_our_types() -> None:
