@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn, TimeRemainingColumn
@@ -17,14 +19,25 @@ from rag_cluster.cli.output import command, emit, err, table
 
 if TYPE_CHECKING:
     from rag_cluster.cli.evaluation_target import Subject
-    from rag_cluster.evaluation.datasets import Dataset
     from rag_cluster.evaluation.gates import Verdict
     from rag_cluster.evaluation.results import Evaluation
-    from rag_cluster.evaluation.runner import Asked, Progress
+    from rag_cluster.evaluation.runner import Asked, Examination, Progress
     from rag_cluster.evaluation.target import Target
     from rag_cluster.evaluation.variants import Arm
 
 group = typer.Typer()
+
+
+def _to_write(path: Path | None) -> Path | None:
+    """An option's file, in a folder that is there from now on. A run of hours is not lost to a path."""
+    if path is not None:
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise typer.BadParameter(f"{path.parent}: {error.strerror}") from None
+        if not os.access(path if path.exists() else path.parent, os.W_OK):
+            raise typer.BadParameter(f"{path} cannot be written")
+    return path
 
 
 @group.callback(invoke_without_command=True)
@@ -40,7 +53,7 @@ def eval_(
     ] = None,
     sample: Annotated[int | None, typer.Option(min=1, help="Only this many questions, evenly spread.")] = None,
     ablation: Annotated[
-        str, typer.Option(help="Ways of retrieving: dense, sparse, hybrid, rerank, parents, rerank+parents.")
+        str, typer.Option(help="Ways of retrieving: dense, sparse, hybrid, rerank, parents, rerank+parents, cross.")
     ] = "dense,sparse,hybrid",
     chunking: Annotated[
         list[str] | None,
@@ -66,10 +79,17 @@ def eval_(
             help="Fail unless, e.g., 'recall@5>=0.99' or 'dense mrr@10>=0.9' or 'recall@5/zh>=1'; repeatable."
         ),
     ] = None,
-    report: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the run as JSON, for compare.")] = None,
-    html: Annotated[Path | None, typer.Option(dir_okay=False, help="Write the run as an HTML page.")] = None,
+    report: Annotated[
+        Path | None, typer.Option(dir_okay=False, callback=_to_write, help="Write the run as JSON, for compare.")
+    ] = None,
+    html: Annotated[
+        Path | None, typer.Option(dir_okay=False, callback=_to_write, help="Write the run as an HTML page.")
+    ] = None,
     mine_hard_negatives: Annotated[
-        Path | None, typer.Option(dir_okay=False, help="Write what was ranked high and does not answer, as JSON lines.")
+        Path | None,
+        typer.Option(
+            dir_okay=False, callback=_to_write, help="Write what was ranked high and does not answer, as JSON lines."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -85,7 +105,8 @@ def eval_(
     from rag_cluster.evaluation.datasets import load
     from rag_cluster.evaluation.gates import check, parse_gates
     from rag_cluster.evaluation.html_report import page
-    from rag_cluster.evaluation.variants import parse_arms, parse_variants
+    from rag_cluster.evaluation.runner import Examination
+    from rag_cluster.evaluation.variants import measurable, parse_arms, parse_variants
 
     gates, arms, variants = parse_gates(gate or ()), parse_arms(ablation), parse_variants(chunking or ())
     chosen = load(dataset).sample(sample)
@@ -99,10 +120,14 @@ def eval_(
     )
     strays = None if inside or not answers else _strays(off_topic)
     with opened as subject:
-        result = asyncio.run(_examined(subject, chosen, arms, latency, mine_hard_negatives, strays))
-    verdicts = check(gates, result)
+        asked = measurable(arms, reranker=subject.services.async_reranker is not None)
+        examination = Examination.of(chosen, subject.embedder.tokenizer)
+        planned = replace(examination.blank(asked, variants, latency), system=_system(subject, arms, asked))
+        check(gates, planned)
+        result = _examined(subject, examination, planned, asked, latency, mine_hard_negatives, strays)
     if report:
         result.write(report)
+    verdicts = check(gates, result)
     if html:
         html.write_text(page(result, verdicts), encoding="utf-8")
     if as_json:
@@ -121,9 +146,17 @@ def _strays(other: str | None) -> Sequence[str]:
     return tuple(question.text for question in load(other).sample(len(own) * 4).questions) if other else own
 
 
-async def _examined(
+def _system(subject: Subject, wanted: Sequence[Arm], asked: Sequence[Arm]) -> dict[str, str]:
+    system = {"embedder": subject.services.settings.embedder, "facts": subject.facts}
+    if left_out := ", ".join(arm.name for arm in wanted if arm not in asked):
+        system["left out"] = f"{left_out}: no reranker is configured"
+    return system
+
+
+def _examined(
     subject: Subject,
-    dataset: Dataset,
+    examination: Examination,
+    planned: Evaluation,
     arms: Sequence[Arm],
     timed: int,
     negatives: Path | None,
@@ -132,33 +165,27 @@ async def _examined(
     """Every arm on every target, and answers where off-topic questions are given."""
     from rag_cluster.evaluation.answers import measure
     from rag_cluster.evaluation.hard_negatives import mine, write
-    from rag_cluster.evaluation.results import Evaluation
-    from rag_cluster.evaluation.runner import Examination, examine
+    from rag_cluster.evaluation.results import ArmResult
+    from rag_cluster.evaluation.runner import examine
 
-    examination = Examination.of(dataset, subject.embedder.tokenizer)
-    results, answers = [], {}
+    results: list[ArmResult] = []
+    answers: dict[str, Any] = {}
     kept: list[tuple[Arm, Target, Sequence[Asked]]] = []
 
     def listener(arm: Arm, target: Target, asked: Sequence[Asked]) -> None:
         if negatives and (not kept or arm.name == "hybrid" != kept[0][0].name):
             kept[:] = [(arm, target, asked)]
 
-    with _progress() as progress:
+    with asyncio.Runner() as runner:  # one loop for all targets, none while one is made
         for target in subject.targets:
-            results += await examine(target, examination, arms, timed=timed, progress=progress, listener=listener)
-            if strays is not None:
-                answers = await measure(target, dataset, strays, progress)
-    for _, target, asked in kept:
-        write(mine(asked, target.names), negatives or Path())
-    return Evaluation(
-        dataset=dataset.name,
-        documents=len(dataset.documents),
-        questions=[question.id for question in dataset.questions],
-        arms=results,
-        groups=dataset.groups,
-        system={"embedder": subject.services.settings.embedder, "facts": subject.facts},
-        answers=answers,
-    )
+            with _progress() as progress:
+                asked = examine(target, examination, arms, timed=timed, progress=progress, listener=listener)
+                results += runner.run(asked)
+                if strays is not None:
+                    answers = runner.run(measure(target, examination.dataset, strays, progress))
+    for _, target, found in kept:
+        write(mine(found, target.names), negatives or Path())
+    return replace(planned, arms=results, answers=answers)
 
 
 @contextmanager
@@ -174,6 +201,8 @@ def _show(result: Evaluation, verdicts: Sequence[Verdict]) -> None:
 
     for title, columns, rows in tables(result):
         table(title, columns, rows)
+    if left_out := result.system.get("left out"):
+        err.print(f"left out: {left_out}", style="dim", soft_wrap=True)
     for arm in result.arms:
         for note in arm.notes:
             err.print(f"{arm.name}: {note}", style="dim", soft_wrap=True)
@@ -212,12 +241,16 @@ def compare(
     Example: `rag-cluster eval compare before.json after.json`
     """
     from rag_cluster.evaluation.results import Evaluation
+    from rag_cluster.evaluation.significance import caveats
     from rag_cluster.evaluation.significance import compare as compared
 
-    differences = compared(Evaluation.read(a), Evaluation.read(b))
+    runs = Evaluation.read(a), Evaluation.read(b)
+    differences, notes = compared(*runs), caveats(*runs)
     if as_json:
-        emit({"a": str(a), "b": str(b), "differences": [one.to_dict() for one in differences]})
+        emit({"a": str(a), "b": str(b), "notes": notes, "differences": [one.to_dict() for one in differences]})
     else:
+        for note in notes:
+            err.print(note, style="yellow", soft_wrap=True)
         table(
             f"{b.name} against {a.name}",
             ("arm", "measure", "questions", "A", "B", "B - A", "95 % interval", "p", ""),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,10 @@ from rag_cluster.errors import InvalidRequestError
 if TYPE_CHECKING:
     from rag_cluster.evaluation.datasets import Dataset
     from rag_cluster.evaluation.embedding_cache import CachedEmbedder
+    from rag_cluster.evaluation.results import Cost
     from rag_cluster.evaluation.target import Target
     from rag_cluster.evaluation.variants import Variant
+    from rag_cluster.ingestion.report import IngestionReport
     from rag_cluster.wiring import Services
 
 
@@ -66,32 +69,39 @@ def in_stores(dataset: Dataset, knowledge_base: str | None, cache: Path | None, 
     from rag_cluster.evaluation.embedding_cache import CachedEmbedder
 
     opened = services()
-    base = knowledge_base or _ingested(opened, dataset, quiet)
     embedder = CachedEmbedder(opened.embedder, cache)
+
+    def targets() -> Iterator[Target]:
+        base, cost = (knowledge_base, None) if knowledge_base else _ingested(opened, dataset, quiet)
+        yield _target(opened, dataset, base, embedder, cost)
+
     try:
-        yield Subject(opened, embedder, iter([_target(opened, dataset, base, embedder)]), "PostgreSQL")
+        yield Subject(opened, embedder, targets(), "PostgreSQL")
     finally:
         embedder.close()
 
 
-def _target(opened: Services, dataset: Dataset, base: str, embedder: CachedEmbedder) -> Target:
+def _target(opened: Services, dataset: Dataset, base: str, embedder: CachedEmbedder, cost: Cost | None) -> Target:
     from rag_cluster.answering.calibration import calibration_for
     from rag_cluster.engines.threaded import ThreadedEmbedder
     from rag_cluster.evaluation.target import Target
 
     knowledge_base_id = opened.catalog.knowledge_base(base).id
     names = _names(opened, knowledge_base_id)
-    known = set(names.values())
-    missing = sorted({name for question in dataset.questions for name in question.documents} - known)
-    if missing:
+    known = Counter(names.values())
+    expected = sorted({name for question in dataset.questions for name in question.documents})
+    if missing := [name for name in expected if not known[name]]:
         raise InvalidRequestError(
             f"{base} has no {missing[0]!r}; of the expected documents {len(missing)} are missing."
         )
+    if doubled := [name for name in expected if known[name] > 1]:
+        raise InvalidRequestError(f"{base} has {known[doubled[0]]} documents named {doubled[0]!r}: which is expected?")
     return Target(
         retriever=opened.retriever(ThreadedEmbedder(embedder)),
         timed=opened.retriever(opened.async_embedder),
         knowledge_base_id=knowledge_base_id,
         names=names,
+        cost=cost,
         answerer=opened.answerer(opened.async_embedder),
         calibration=calibration_for(opened.settings.embedder),
     )
@@ -107,8 +117,8 @@ def _names(opened: Services, knowledge_base_id: str) -> Mapping[str, str]:
             return names
 
 
-def _ingested(opened: Services, dataset: Dataset, quiet: bool) -> str:
-    """Name of the knowledge base. A second run finds nothing changed and embeds nothing."""
+def _ingested(opened: Services, dataset: Dataset, quiet: bool) -> tuple[str, Cost]:
+    """(name of the knowledge base, its cost). A second run finds nothing changed and embeds nothing."""
     from rag_cluster.cli.ray_session import ray_address, ray_stopped_afterwards
     from rag_cluster.ingestion.pipeline import IngestionOptions, run_ingestion
     from rag_cluster.wiring import WritePathFactory
@@ -129,4 +139,26 @@ def _ingested(opened: Services, dataset: Dataset, quiet: bool) -> str:
         report = run_ingestion(WritePathFactory(settings), name, inputs, options, address=ray_address(settings, None))
     if not report.ok:
         raise fail(f"ingesting the documents failed: {report.headline()}", as_json=quiet, kind="ingestion_failed")
-    return name
+    return name, _cost(opened, opened.catalog.knowledge_base(name).id, report)
+
+
+def _cost(opened: Services, knowledge_base_id: str, report: IngestionReport) -> Cost:
+    """Of what is in the knowledge base; seconds, and the share that was embedded, of the run that filled it."""
+    from rag_cluster.evaluation.results import Cost
+
+    chunks, texts = 0, set[str]()
+    for id_ in _names(opened, knowledge_base_id):
+        document = opened.inventory.document(id_)
+        assert document is not None and document.published_version is not None, "it is listed and was ingested"
+        for part in opened.inventory.contents(id_, document.published_version):
+            chunks += len(part.chunks)
+            texts.update(chunk.content for chunk in part.chunks)
+    tokens = sum(opened.tokenizer.count_many(sorted(texts)))
+    seconds = {use.stage: use.seconds for use in report.timeline.stages}
+    return Cost(
+        chunks=chunks,
+        tokens=tokens,
+        chunking_seconds=seconds.get("chunk", 0.0),
+        embedded_tokens=round(tokens * report.embedded_chunks / max(chunks, 1)),
+        embedding_seconds=seconds.get("embed", 0.0),
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from rag_cluster.errors import InvalidRequestError
+from rag_cluster.parsing.detection import EXPECTED
+from rag_cluster.parsing.encoding import decode_text
 
 
 @dataclass(frozen=True)
@@ -24,6 +27,14 @@ class SourceDocument:
     def read(self) -> bytes:
         """Its bytes."""
         return self.path.read_bytes() if self.path else self.text.encode()
+
+    def characters(self) -> str:
+        """What spans count, decoded as the parser of plain text does. InvalidRequestError where it is no text."""
+        if self.path is None:
+            return self.text
+        if EXPECTED.get(self.path.suffix.lower()) != "text":
+            raise InvalidRequestError(f"Spans count the characters of a text; {self.name} is none.")
+        return decode_text(self.read())[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +128,25 @@ def load(spec: str) -> Dataset:
         raise InvalidRequestError(f"{location} cannot be read as {kind}: {error!r}") from None
     if not dataset.questions:
         raise InvalidRequestError(f"{location} holds no questions.")
+    _check(dataset)
     return dataset
+
+
+def _check(dataset: Dataset) -> None:
+    """Names and ids tell documents and questions apart, in the scores and between two runs."""
+    named = Counter(document.name for document in dataset.documents)
+    if doubled := [name for name, count in named.items() if count > 1]:
+        raise InvalidRequestError(
+            f"{dataset.name}: {named[doubled[0]]} documents are named {doubled[0]!r}; a name is to mean one."
+        )
+    asked = Counter(question.id for question in dataset.questions)
+    for question in dataset.questions:
+        if asked[question.id] > 1:
+            raise InvalidRequestError(
+                f"{dataset.name}: {asked[question.id]} questions have the id {question.id!r}; one is {question.text!r}."
+            )
+        if absent := [name for name in question.documents if name not in named]:
+            raise InvalidRequestError(f"{dataset.name}: {question.text!r} expects {absent[0]!r}, which is not there.")
 
 
 def off_topic_questions() -> tuple[str, ...]:

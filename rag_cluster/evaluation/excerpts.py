@@ -92,55 +92,50 @@ class SourceText:
 def excerpt_measures(
     sources: Mapping[str, SourceText],
     relevant: Sequence[Span],
-    returned: Iterable[tuple[str, Sequence[Range]]],
+    returned: Iterable[tuple[SourceText, Sequence[Range]]],
     budgets: Sequence[int] = BUDGETS,
 ) -> dict[str, float]:
     """token_recall@B, token_precision@B and token_iou@B of the first B tokens of what was returned, best first; and of
     the first results, whole, first_5_recall and first_5_tokens.
 
-    returned: (document, ranges) of each result.
+    sources: of the documents that excerpts lie in. returned: (document, ranges) of each result, of any document.
     """
-    wanted: dict[str, list[Range]] = {}
+    wanted: dict[SourceText, list[Range]] = {}
     for span in relevant:
-        wanted.setdefault(span.document, []).append((span.start, span.end))
-    total = sum(sources[name].tokens(union(ranges)) for name, ranges in wanted.items())
+        wanted.setdefault(sources[span.document], []).append((span.start, span.end))
+    total = sum(source.tokens(union(ranges)) for source, ranges in wanted.items())
     results = list(returned)
-    flat = [(name, extent) for name, ranges in results for extent in ranges]
+    flat = [(source, extent) for source, ranges in results for extent in ranges]
     measured: dict[str, float] = {}
     for budget in budgets:
-        kept, spent = _first(sources, flat, budget)
-        met = _met(sources, wanted, kept)
+        kept, spent = _first(flat, budget)
+        met = _met(wanted, kept)
         measured[f"token_recall@{budget}"] = met / total if total else 0.0
         measured[f"token_precision@{budget}"] = met / spent if spent else 0.0
         measured[f"token_iou@{budget}"] = met / (total + spent - met) if total + spent > met else 0.0
-    shown: dict[str, list[Range]] = {}
-    for name, ranges in results[:SHOWN]:
-        shown.setdefault(name, []).extend(ranges)
-    measured[f"first_{SHOWN}_recall"] = _met(sources, wanted, shown) / total if total else 0.0
-    measured[f"first_{SHOWN}_tokens"] = sum(sources[name].tokens(ranges) for name, ranges in shown.items())
+    shown: dict[SourceText, list[Range]] = {}
+    for source, ranges in results[:SHOWN]:
+        shown.setdefault(source, []).extend(ranges)
+    measured[f"first_{SHOWN}_recall"] = _met(wanted, shown) / total if total else 0.0
+    measured[f"first_{SHOWN}_tokens"] = sum(source.tokens(ranges) for source, ranges in shown.items())
     return measured
 
 
-def _met(
-    sources: Mapping[str, SourceText], wanted: Mapping[str, Sequence[Range]], given: Mapping[str, Sequence[Range]]
-) -> float:
+def _met(wanted: Mapping[SourceText, Sequence[Range]], given: Mapping[SourceText, Sequence[Range]]) -> float:
     """Tokens that are in both."""
     return sum(
-        sources[name].tokens(intersection(union(ranges), union(given.get(name, ())))) for name, ranges in wanted.items()
+        source.tokens(intersection(union(ranges), union(given.get(source, ())))) for source, ranges in wanted.items()
     )
 
 
-def _first(
-    sources: Mapping[str, SourceText], returned: Iterable[tuple[str, Range]], budget: float
-) -> tuple[dict[str, list[Range]], float]:
+def _first(returned: Iterable[tuple[SourceText, Range]], budget: float) -> tuple[dict[SourceText, list[Range]], float]:
     """(ranges by document, their tokens) of the first `budget` tokens; the last range is cut."""
-    kept: dict[str, list[Range]] = {}
+    kept: dict[SourceText, list[Range]] = {}
     spent = 0.0
-    for name, extent in returned:
-        source = sources[name]
+    for source, extent in returned:
         if spent + source.tokens([extent]) > budget:
             extent = source.cut(extent, budget - spent)
-        kept.setdefault(name, []).append(extent)
+        kept.setdefault(source, []).append(extent)
         spent += source.tokens([extent])
         if spent >= budget - 1:
             break

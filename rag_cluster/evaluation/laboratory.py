@@ -13,6 +13,7 @@ import time
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -105,10 +106,16 @@ class Laboratory:
         index.ensure(record)
         try:
             cost = self._index(collection, [row.chunk for row in rows.values()], chunking_seconds)
-            evidence = HeldEvidence(record, rows)
+            retriever = partial(
+                Retriever,
+                HeldEvidence(record, rows),
+                index,
+                reranker=self.services.async_reranker,
+                rerank_seconds=self.services.settings.rerank_timeout,
+            )
             yield Target(
-                retriever=Retriever(evidence, index, ThreadedEmbedder(self.embedder)),
-                timed=Retriever(evidence, index, ThreadedEmbedder(self.services.embedder)),
+                retriever=retriever(ThreadedEmbedder(self.embedder)),
+                timed=retriever(ThreadedEmbedder(self.services.embedder)),
                 knowledge_base_id=KNOWLEDGE_BASE,
                 names={document.name: document.name for document in self.dataset.documents},
                 variant=variant.label if variant else "",

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,12 @@ def own(location: str) -> Dataset:
 
     A line: {"question", "document": name or names} and, as far as known, "id", "answers", "spans" ([start, end) of the
     first document's text), "locator" ({"page", "slide", "sheet", "cell", "heading"}), "group". A document is named by
-    its file name; without a folder it lies beside the questions.
+    its file name; without a folder it lies beside the questions. Without "id" a question has that of its words and
+    documents, wherever in the file it stands.
     """
     questions_at, _, folder = location.partition("+")
     path = Path(questions_at)
-    questions = tuple(_question(line, number) for number, line in _lines(path.read_text(encoding="utf-8")))
+    questions = tuple(_question(line, number) for number, line in _lines(path.read_text(encoding="utf-8-sig")))
     if folder:
         files = sorted(one for one in Path(folder).rglob("*") if one.is_file() and one.suffix not in NOT_DOCUMENTS)
     else:
@@ -38,14 +40,15 @@ def spans(location: str) -> Dataset:
     path = Path(location)
     corpora: dict[str, SourceDocument] = {}
     questions = []
-    for number, line in _lines(path.read_text(encoding="utf-8")):
+    for _, line in _lines(path.read_text(encoding="utf-8-sig")):
         corpus = line["corpus"]
         if corpus not in corpora:
             text = (path.parent / corpus).read_text(encoding="utf-8")
             corpora[corpus] = SourceDocument(f"{Path(corpus).stem}.txt", text)
         name = corpora[corpus].name
         excerpts = tuple(Span(name, int(start), int(end)) for start, end in line["spans"])
-        questions.append(Question(str(number), line["question"], (name,), spans=excerpts, group=Path(corpus).stem))
+        text = line["question"]
+        questions.append(Question(_id(text, [name]), text, (name,), spans=excerpts, group=Path(corpus).stem))
     return Dataset(path.name, tuple(corpora.values()), tuple(questions))
 
 
@@ -67,7 +70,7 @@ def packaged_lines(name: str) -> list[dict[str, Any]]:
 
 
 def _lines(text: str) -> Iterator[tuple[int, dict[str, Any]]]:
-    for number, line in enumerate(text.splitlines(), start=1):
+    for number, line in enumerate(text.split("\n"), start=1):  # other separators may stand inside a JSON string
         if line.strip():
             try:
                 item = json.loads(line)
@@ -84,7 +87,7 @@ def _question(line: Mapping[str, Any], number: int) -> Question:
         raise ValueError(f"line {number}: question and document are needed")
     excerpts = tuple(Span(documents[0], int(start), int(end)) for start, end in line.get("spans") or ())
     return Question(
-        str(line.get("id") or number),
+        str(line.get("id") or _id(text, documents)),
         text,
         documents,
         _texts(line.get("answers")),
@@ -92,6 +95,11 @@ def _question(line: Mapping[str, Any], number: int) -> Question:
         dict(line.get("locator") or {}),
         str(line.get("group") or ""),
     )
+
+
+def _id(text: str, documents: Sequence[str]) -> str:
+    """The same in every file that asks the same of the same documents, so that two runs can be compared."""
+    return hashlib.sha256("\x00".join((text, *documents)).encode()).hexdigest()[:16]
 
 
 def _texts(value: Any) -> tuple[str, ...]:

@@ -12,13 +12,14 @@ from typing import TypeVar
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.ports import Tokenizer
 from rag_cluster.domain.retrieval import RetrievalOptions, RetrievalResult, RetrievalRun
+from rag_cluster.errors import InvalidRequestError
 from rag_cluster.evaluation.datasets import Dataset, Question
-from rag_cluster.evaluation.excerpts import SourceText, excerpt_measures
+from rag_cluster.evaluation.excerpts import Range, SourceText, excerpt_measures
 from rag_cluster.evaluation.measures import Score, holds, percentile, ranking_measures
 from rag_cluster.evaluation.places import matches
-from rag_cluster.evaluation.results import ArmResult
+from rag_cluster.evaluation.results import ArmResult, Evaluation
 from rag_cluster.evaluation.target import Target
-from rag_cluster.evaluation.variants import Arm
+from rag_cluster.evaluation.variants import Arm, Variant
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -29,6 +30,7 @@ EXCERPT_CANDIDATES = 60
 SHOWN = 5
 CONCURRENT = 4
 TIMED = 50
+LATENCIES = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
 
 Progress = Callable[[str, int, int], None]
 """(stage, done, total)."""
@@ -49,18 +51,41 @@ class Examination:
     dataset: Dataset
     sources: Mapping[str, SourceText]
     """Texts of the documents that excerpts lie in."""
+    tokenizer: Tokenizer
 
     @classmethod
     def of(cls, dataset: Dataset, tokenizer: Tokenizer) -> Examination:
-        """tokenizer: that counts what is returned."""
-        spanned = any(question.spans for question in dataset.questions)
-        texts = {one.name: one for one in dataset.documents} if spanned else {}
-        return cls(dataset, {name: SourceText(one.read().decode("utf-8"), tokenizer) for name, one in texts.items()})
+        """tokenizer: that counts what is returned. InvalidRequestError for excerpts that are not there."""
+        spans = [span for question in dataset.questions for span in question.spans]
+        wanted = {span.document for span in spans}
+        sources = {one.name: SourceText(one.characters(), tokenizer) for one in dataset.documents if one.name in wanted}
+        for span in spans:
+            length = len(sources[span.document].text)
+            if not 0 <= span.start < span.end <= length:
+                place = f"[{span.start}, {span.end})"
+                raise InvalidRequestError(f"{span.document} has {length} characters; there is no excerpt {place}.")
+        return cls(dataset, sources, tokenizer)
 
-    def score(self, target: Target, question: Question, results: Sequence[RetrievalResult]) -> dict[str, Score]:
-        """Every measure that the question has the facts for."""
-        named = [(target.names.get(result.document_id, result.document_id), result) for result in results]
-        scores: dict[str, Score] = {**ranking_measures(question.documents, list(dict.fromkeys(n for n, _ in named)))}
+    def blank(self, arms: Sequence[Arm], variants: Sequence[Variant], timed: int) -> Evaluation:
+        """The run before anything is asked: what will be measured, as zeros. A gate that has no place here has none."""
+        scores = _columns([self.score({}, question, ()) for question in self.dataset.questions])
+        latency = dict.fromkeys((*LATENCIES, "queries"), 0.0) if timed else {}
+        labels = [variant.label for variant in variants] or [""]
+        return Evaluation(
+            dataset=self.dataset.name,
+            documents=len(self.dataset.documents),
+            questions=[question.id for question in self.dataset.questions],
+            arms=[ArmResult(arm.name, label, scores, latency) for label in labels for arm in arms],
+            groups=self.dataset.groups,
+        )
+
+    def score(
+        self, names: Mapping[str, str], question: Question, results: Sequence[RetrievalResult]
+    ) -> dict[str, Score]:
+        """Every measure that the question has the facts for. names: document id -> name in the data set."""
+        named = [(names.get(result.document_id, result.document_id), result) for result in results]
+        ranking = [names.get(one, one) for one in dict.fromkeys(result.document_id for result in results)]
+        scores: dict[str, Score] = {**ranking_measures(question.documents, ranking)}
         shown = named[:SHOWN]
         if question.answers:
             scores["answer@5"] = float(holds(question.answers, [result.content for _, result in shown]))
@@ -68,9 +93,16 @@ class Examination:
             right = (result for name, result in shown if name in question.documents)
             scores["place@5"] = float(any(matches(question.locator, result) for result in right))
         if question.spans:
-            found = ((name, self.sources[name].find(result.content)) for name, result in named)
+            found = (self._place(name, result.content) for name, result in named)
             scores.update(excerpt_measures(self.sources, question.spans, found))
         return scores
+
+    def _place(self, name: str, content: str) -> tuple[SourceText, Sequence[Range]]:
+        """Where a result stands. What is of a document without excerpts stands for itself, so that its tokens miss."""
+        source = self.sources.get(name)
+        if source is not None:
+            return source, source.find(content)
+        return SourceText(content, self.tokenizer), [(0, len(content))]
 
 
 async def examine(
@@ -82,38 +114,32 @@ async def examine(
     progress: Progress = lambda stage, done, total: None,
     listener: Callable[[Arm, Target, Sequence[Asked]], None] = lambda arm, target, asked: None,
 ) -> list[ArmResult]:
-    """Every arm in turn. An arm that needs a reranker where there is none is left out, with a note at the others.
+    """Every arm in turn.
 
     timed: so many questions are asked again, one after the other, for latencies. listener: hears what each arm found.
     """
     results = []
-    missing: list[str] = []
     for arm in arms:
         label = f"{target.variant} {arm.name}".strip()
         asked, notes = await _ask_all(target, examination, arm, label, progress)
-        if any(note.startswith("rerank: no reranker") for note in notes):
-            missing.append(f"{arm.name}: no reranker configured, left out")
-            continue
         listener(arm, target, asked)
-        scored = [examination.score(target, one.question, one.results) for one in asked]
-        names = list(dict.fromkeys(name for scores in scored for name in scores))
         results.append(
             ArmResult(
                 arm=arm.name,
                 variant=target.variant,
-                scores={name: [_rounded(scores.get(name)) for scores in scored] for name in names},
+                scores=_columns([examination.score(target.names, one.question, one.results) for one in asked]),
                 latency=await _latency(target, examination.dataset.sample(timed).questions, arm) if timed else {},
                 cost=target.cost,
                 notes=tuple(f"{note} ({count} questions)" for note, count in notes.items()),
             )
         )
-    if missing and results:
-        results[-1] = _noted(results[-1], missing)
     return results
 
 
-def _noted(result: ArmResult, notes: Sequence[str]) -> ArmResult:
-    return ArmResult(result.arm, result.variant, result.scores, result.latency, result.cost, (*result.notes, *notes))
+def _columns(scored: Sequence[Mapping[str, Score]]) -> dict[str, list[Score]]:
+    """Measure -> one value a question."""
+    names = dict.fromkeys(name for scores in scored for name in scores)
+    return {name: [_rounded(scores.get(name)) for scores in scored] for name in names}
 
 
 def _rounded(score: Score) -> Score:
@@ -132,12 +158,7 @@ async def _ask_all(
         notes.update(run.trace.degradations)
         return Asked(question, run.results)
 
-    questions = examination.dataset.questions
-    if arm.rerank and questions:  # one is enough to know that there is no reranker
-        first = await retrieve(target, questions[0].text, options)
-        if any(note.startswith("rerank: no reranker") for note in first.trace.degradations):
-            return [], Counter(first.trace.degradations)
-    return await each(questions, ask, label, progress), notes
+    return await each(examination.dataset.questions, ask, label, progress), notes
 
 
 def _options(arm: Arm, candidates: int) -> RetrievalOptions:
@@ -164,9 +185,8 @@ async def _latency(target: Target, questions: Sequence[Question], arm: Arm) -> d
         started = time.perf_counter()
         await target.timed.retrieve(LOCAL, target.knowledge_base_id, question.text, options)
         milliseconds.append(1000 * (time.perf_counter() - started))
-    shares = {"p50_ms": 0.5, "p95_ms": 0.95, "p99_ms": 0.99}
     return {
-        **{name: round(percentile(milliseconds, share), 1) for name, share in shares.items()},
+        **{name: round(percentile(milliseconds, share), 1) for name, share in LATENCIES.items()},
         "queries": len(milliseconds),
     }
 

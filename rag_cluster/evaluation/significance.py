@@ -76,6 +76,15 @@ def compare(a: Evaluation, b: Evaluation) -> list[Difference]:
     return found
 
 
+def caveats(a: Evaluation, b: Evaluation) -> list[str]:
+    """What makes two runs less alike than their arms' names say."""
+    found = [] if a.dataset == b.dataset else [f"The data sets are {a.dataset} and {b.dataset}."]
+    shared = len(set(a.questions) & set(b.questions))
+    if not shared == len(a.questions) == len(b.questions):
+        found.append(f"{shared} questions are compared, of {len(a.questions)} and {len(b.questions)}.")
+    return found
+
+
 def _pairs(a: Evaluation, b: Evaluation) -> list[tuple[ArmResult, ArmResult]]:
     by_name = {arm.name: arm for arm in b.arms}
     pairs = [(arm, by_name[arm.name]) for arm in a.arms if arm.name in by_name]

@@ -62,6 +62,14 @@ def parse_arms(text: str) -> tuple[Arm, ...]:
     return tuple(ARMS[name] for name in dict.fromkeys(names))
 
 
+def measurable(arms: Sequence[Arm], *, reranker: bool) -> tuple[Arm, ...]:
+    """Those that a system with or without a reranker can be asked. InvalidRequestError where none is left."""
+    left = tuple(arm for arm in arms if reranker or not arm.rerank)
+    if not left:
+        raise InvalidRequestError(f"{', '.join(arm.name for arm in arms)}: no reranker is configured (RAG_RERANKER).")
+    return left
+
+
 def parse_variants(texts: Iterable[str]) -> tuple[Variant, ...]:
     """Each text lists variants apart by commas, as `structured:300/1200` or `fixed_size:512/50` or `semantic`."""
     labels = [label.strip() for text in texts for label in text.split(",") if label.strip()]

@@ -87,6 +87,49 @@ def test_ones_own_questions_name_files_beside_them_or_in_a_folder(tmp_path: Path
     assert with_folder.questions[0].locator == {"page": 2}
 
 
+def write_questions(path: Path, *lines: dict[str, object]) -> str:
+    (path.parent / "a.md").write_text("a")
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    return f"jsonl:{path}"
+
+
+def test_a_question_is_the_same_one_wherever_it_stands_in_its_file(tmp_path: Path) -> None:
+    lines = [{"question": f"{number}?", "document": "a.md"} for number in range(3)]
+    before, after = (
+        {question.text: question.id for question in load(write_questions(tmp_path / "q.jsonl", *chosen)).questions}
+        for chosen in (lines[1:], lines)
+    )
+    assert before == {text: after[text] for text in before} and len(set(after.values())) == 3
+
+
+@pytest.mark.parametrize("named", [{}, {"id": "7"}])
+def test_a_question_that_comes_twice_is_refused(tmp_path: Path, named: dict[str, object]) -> None:
+    spec = write_questions(tmp_path / "q.jsonl", *[{"question": "Why?", "document": "a.md", **named}] * 2)
+    with pytest.raises(InvalidRequestError, match=r"2 questions have the id .* 'Why\?'"):
+        load(spec)
+
+
+def test_a_name_that_means_two_documents_is_refused(tmp_path: Path) -> None:
+    for year in ("2024", "2025"):
+        (tmp_path / "docs" / year).mkdir(parents=True)
+        (tmp_path / "docs" / year / "report.md").write_text(year)
+    spec = write_questions(tmp_path / "q.jsonl", {"question": "?", "document": "report.md"})
+    with pytest.raises(InvalidRequestError, match=r"2 documents are named 'report\.md'"):
+        load(f"{spec}+{tmp_path / 'docs'}")
+
+
+def test_a_document_that_is_expected_and_not_there_is_named(tmp_path: Path) -> None:
+    (tmp_path / "docs").mkdir()
+    spec = write_questions(tmp_path / "q.jsonl", {"question": "?", "document": "a.md"})
+    with pytest.raises(InvalidRequestError, match=r"'a\.md', which is not there"):
+        load(f"{spec}+{tmp_path / 'docs'}")
+
+
+def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
+    (tmp_path / "q.jsonl").write_text('\ufeff{"question": "a\u2028b\x85c", "document": "a.md"}\r\n', encoding="utf-8")
+    assert [question.text for question in load(f"jsonl:{tmp_path / 'q.jsonl'}").questions] == ["a\u2028b\x85c"]
+
+
 @pytest.mark.parametrize(
     "spec", ["xquad", "other:file.json", "squad:/nowhere.json", "mixed:one.json", "jsonl:no.jsonl"]
 )

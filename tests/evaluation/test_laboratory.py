@@ -16,7 +16,7 @@ from rag_cluster.evaluation.laboratory import Laboratory
 from rag_cluster.evaluation.regions import offset
 from rag_cluster.evaluation.results import ArmResult, Evaluation
 from rag_cluster.evaluation.runner import Asked, Examination, examine
-from rag_cluster.evaluation.variants import parse_arms, parse_variants
+from rag_cluster.evaluation.variants import measurable, parse_arms, parse_variants
 from rag_cluster.retrieval import crossing
 from rag_cluster.settings import Settings
 from rag_cluster.wiring import Services
@@ -62,13 +62,12 @@ async def test_each_way_of_chunking_is_asked_in_each_way_of_retrieving(services:
             results += await examine(
                 target,
                 examination,
-                parse_arms("sparse,hybrid,parents,rerank"),
+                parse_arms("sparse,hybrid,parents"),
                 timed=2,
                 listener=lambda arm, target, asked: heard.append((arm.name, list(asked))),
             )
     names = [result.name for result in results]
     assert names[:3] == ["structured:40/120 sparse", "structured:40/120 hybrid", "structured:40/120 parents"]
-    assert "rerank: no reranker configured, left out" in results[2].notes
     sparse = results[0]
     assert sparse.means["recall@1"] == 1.0 and sparse.means["answer@5"] == 1.0
     assert sparse.scores["token_recall@250"][0] is None and sparse.scores["token_recall@250"][1] == 1.0
@@ -104,6 +103,14 @@ def test_cached_vectors_are_the_embedders_and_those_of_queries_are_kept_apart(se
 def test_a_way_of_chunking_that_is_not_known_is_an_error(text: str) -> None:
     with pytest.raises(InvalidRequestError, match="not"):
         parse_variants([text])
+
+
+def test_without_a_reranker_its_arms_are_left_out_unless_none_is_left() -> None:
+    arms = parse_arms("hybrid,rerank")
+    assert measurable(arms, reranker=True) == arms
+    assert measurable(arms, reranker=False) == arms[:1]
+    with pytest.raises(InvalidRequestError, match="no reranker"):
+        measurable(arms[1:], reranker=False)
 
 
 def test_an_ablation_that_is_not_known_is_an_error() -> None:

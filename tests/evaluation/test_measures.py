@@ -75,12 +75,12 @@ def test_the_last_range_is_cut_at_the_budget_and_what_comes_twice_costs_twice() 
     start, end = source.find("w10 w11 w12 w13 w14 w15 w16 w17 w18 w19")[0]
     relevant = [Span("d", start, end)]
     first_half = source.find("w10 w11 w12 w13 w14")
-    found = excerpt_measures({"d": source}, relevant, [("d", first_half), ("d", first_half)], [10])
+    found = excerpt_measures({"d": source}, relevant, [(source, first_half), (source, first_half)], [10])
     expected = {"token_recall@10": 0.5, "token_precision@10": 0.5, "token_iou@10": 1 / 3, "first_5_recall": 0.5}
     assert {name: found[name] for name in expected} == pytest.approx(expected, abs=0.03)
     assert found["first_5_tokens"] == pytest.approx(10, abs=0.5)
     whole = source.find(source.text)
-    cut = excerpt_measures({"d": source}, relevant, [("d", whole)], [15, 100])
+    cut = excerpt_measures({"d": source}, relevant, [(source, whole)], [15, 100])
     assert cut["token_recall@15"] == pytest.approx(0.5, abs=0.11) and cut["token_recall@100"] == pytest.approx(1)
     assert cut["token_precision@100"] == pytest.approx(0.1, abs=0.01)
 

@@ -12,7 +12,7 @@ from rag_cluster.errors import InvalidRequestError
 from rag_cluster.evaluation.gates import check, parse_gates
 from rag_cluster.evaluation.html_report import page
 from rag_cluster.evaluation.results import ArmResult, Cost, Evaluation
-from rag_cluster.evaluation.significance import bootstrap_interval, compare, randomisation_p
+from rag_cluster.evaluation.significance import bootstrap_interval, caveats, compare, randomisation_p
 
 
 def run(*arms: ArmResult, questions: int = 40) -> Evaluation:
@@ -54,6 +54,13 @@ def test_runs_are_compared_on_the_questions_that_both_have() -> None:
     assert found.significant and found.low > 0.5
     fewer = Evaluation("set", 3, ["q39", "other"], [arm([0.0, 1.0])])
     assert compare(a, fewer)[0].questions == 1
+
+
+def test_what_two_runs_do_not_share_is_said() -> None:
+    a, b = run(arm([0.0] * 40)), run(arm([1.0] * 40))
+    assert caveats(a, b) == []
+    data_sets, questions = caveats(a, Evaluation("other", 3, ["q39", "new"], [arm([0.0, 1.0])]))
+    assert "set and other" in data_sets and questions == "1 questions are compared, of 40 and 2."
 
 
 def test_one_way_of_chunking_is_compared_with_another() -> None:
