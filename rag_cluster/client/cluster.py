@@ -245,6 +245,22 @@ class RagCluster(CatalogCalls):
         """Evidence for a query, best first, with its trace."""
         return queries.search(self._api, self._base(knowledge_base), query, options)
 
+    def retrieve_and_format(
+        self,
+        query: str,
+        *,
+        max_context_length: int | None = None,
+        include_metadata: bool = True,
+        knowledge_base: str | None = None,
+        **options: Unpack[queries.Options],
+    ) -> str:
+        """Evidence for a query as one text, for a language model of your own; "" where nothing was found.
+
+        max_context_length: characters, at most. include_metadata: each source's number, document and place above it.
+        """
+        base = self._base(knowledge_base)
+        return queries.context(self._api, base, query, max_context_length, include_metadata, options)
+
     def ask(
         self,
         question: str,

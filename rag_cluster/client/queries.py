@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from rag_cluster.client.http import Api
 from rag_cluster.client.views import AnswerView, ExplainView, SearchView
 from rag_cluster.errors import InvalidRequestError
-from rag_cluster.serving.schemas import AnswerRequest, QueryOptions, RetrieveRequest
+from rag_cluster.serving.schemas import AnswerRequest, ContextRequest, ContextResponse, QueryOptions, RetrieveRequest
 from rag_cluster.serving.schemas.explain import ExplainRequest
 
 
@@ -36,6 +36,27 @@ def search(api: Api, knowledge_base: str, query: str, options: Options) -> Searc
     """POST /v1/retrieve."""
     body = _checked(lambda: RetrieveRequest(knowledge_base=knowledge_base, query=query, options=_options(options)))
     return api.post("/v1/retrieve", SearchView, body)
+
+
+def context(
+    api: Api,
+    knowledge_base: str,
+    query: str,
+    max_context_length: int | None,
+    include_metadata: bool,
+    options: Options,
+) -> str:
+    """POST /v1/context."""
+    body = _checked(
+        lambda: ContextRequest(
+            knowledge_base=knowledge_base,
+            query=query,
+            options=_options(options),
+            max_context_length=max_context_length,
+            include_metadata=include_metadata,
+        )
+    )
+    return api.post("/v1/context", ContextResponse, body).context
 
 
 def ask(api: Api, knowledge_base: str, question: str, session_id: str | None, options: Options) -> AnswerView:

@@ -29,6 +29,11 @@ def test_texts_are_added_found_answered_explained_and_deleted(client: RagCluster
     assert frame.loc[0, "filename"] == "crane.txt" and "20 m/s" in frame.loc[0, "text"]
     assert found[0].metadata["uri"] == "https://example.com/crane.txt"
 
+    text = client.retrieve_and_format("crane wind limit", top_k=1)
+    assert text.startswith("[来源 1]\n文档：crane.txt") and "20 m/s" in text
+    bare = client.retrieve_and_format("crane wind limit", max_context_length=30, include_metadata=False)
+    assert 0 < len(bare) <= 30 and "来源" not in bare
+
     answer = client.ask("岸桥制动器间隙的标准值是多少？")
     assert "1.2" in answer.text and answer.to_pandas().loc[0, "filename"] == "岸桥.md"
     assert len(client.ask_all(["What is the crane wind limit?", "岸桥制动器间隙？"]).to_pandas()) == 2

@@ -140,7 +140,7 @@ async def test_who_may_not_ask_is_told_so_before_anything_is_said_of_the_questio
     headers = {"Authorization": f"Bearer {reader}"}
     good = {"knowledge_base": " handbook ", "query": "dam"}
     bodies: list[Any] = [good, {"query": "dam"}, {"knowledge_base": ["handbook"]}, {"knowledge_base": "x" * 900}, []]
-    for route in ("/v1/retrieve", "/v1/answer", "/v1/explain"):
+    for route in ("/v1/retrieve", "/v1/context", "/v1/answer", "/v1/explain"):
         statuses = [(await api.post(route, json=body, headers=headers)).status_code for body in bodies[1:]]
         assert statuses == [400] * 4
     assert (await api.post("/v1/retrieve", json=good, headers=headers)).status_code == 200

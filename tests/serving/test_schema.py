@@ -48,6 +48,10 @@ BODIES = {
         optional={"options": OPTIONS, "stream": st.booleans(), "session_id": st.uuids().map(str) | SCALARS},
     ),
     ("POST", "/v1/retrieve"): st.fixed_dictionaries({**BASE, "query": TEXTS}, optional={"options": OPTIONS}),
+    ("POST", "/v1/context"): st.fixed_dictionaries(
+        {**BASE, "query": TEXTS},
+        optional={"options": OPTIONS, "max_context_length": st.integers() | SCALARS, "include_metadata": SCALARS},
+    ),
     ("POST", "/v1/explain"): st.fixed_dictionaries(
         {**BASE, "query": TEXTS, "text": st.just("dam") | TEXTS},
         optional={"options": OPTIONS, "reader": st.none() | st.fixed_dictionaries({}, optional={"groups": GROUPS})},

@@ -1,4 +1,4 @@
-"""/v1/retrieve, /v1/explain and /v1/answer."""
+"""/v1/retrieve, /v1/context, /v1/explain and /v1/answer."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ from rag_cluster.serving.schemas import (
     AnswerRequest,
     AnswerResponse,
     CitationModel,
+    ContextRequest,
+    ContextResponse,
     QueryOptions,
     ResultModel,
     RetrieveRequest,
@@ -125,6 +127,26 @@ async def retrieve(
         trace=TraceModel.of(run.trace),
         request_id=identity,
     )
+
+
+@router.post("/context")
+async def context(
+    body: ContextRequest, asked: Asked, services: Services, identity: RequestId, deadline: Ends
+) -> ContextResponse:
+    """Find evidence, as one text: numbered sources in the order of the results. The agent may hide documents' names."""
+    options = _options(body.options, services)
+    base = await asked.granted(services, body.knowledge_base, deadline)
+    text = await services.answerer.retrieve_and_format(
+        asked.principal,
+        base.id,
+        body.query,
+        options,
+        max_context_length=body.max_context_length,
+        include_metadata=body.include_metadata,
+        request_id=identity,
+        deadline=deadline,
+    )
+    return ContextResponse(context=text, request_id=identity)
 
 
 @router.post("/explain")

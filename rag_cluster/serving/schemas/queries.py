@@ -76,6 +76,15 @@ class RetrieveRequest(RequestModel):
     options: QueryOptions = QueryOptions()
 
 
+class ContextRequest(RetrieveRequest):
+    """A search whose evidence is wanted as one text, for a language model of the caller's."""
+
+    max_context_length: int | None = Field(
+        None, ge=1, description="Characters; a source that does not fit is left out."
+    )
+    include_metadata: bool = Field(True, description="Each source's number, document and place above its text.")
+
+
 class AnswerRequest(RequestModel):
     """A question."""
 
@@ -222,6 +231,13 @@ class RetrieveResponse(BaseModel):
     query: str
     results: list[ResultModel]
     trace: TraceModel
+    request_id: str
+
+
+class ContextResponse(BaseModel):
+    """Evidence, best first, as one text."""
+
+    context: str = Field(description="Empty where nothing was found.")
     request_id: str
 
 
