@@ -69,6 +69,16 @@ def test_the_same_key_and_request_give_the_same_job(ingest: Ingest, queue: Uploa
     assert queue.backlog() == 1
 
 
+def test_the_key_of_a_deleted_upload_makes_another_document(ingest: Ingest, queue: UploadQueue, outbox: Outbox) -> None:
+    first = queue.submit(request(ingest, idempotency_key="k"))
+    ingest.catalog.tombstone(first.document_id)
+    assert outbox.pending(first.document_id) == 1  # its facts are still there
+    second = queue.submit(request(ingest, idempotency_key="k"))
+    assert second.document_id != first.document_id
+    assert queue.job(second.id, LOCAL).status == "PENDING"
+    assert queue.submit(request(ingest, idempotency_key="k")) == second
+
+
 @pytest.mark.parametrize(
     "change", [{"sha256": "x"}, {"filename": "x"}, {"metadata": {}}, {"access": AccessAttributes(("g",))}]
 )

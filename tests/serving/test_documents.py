@@ -15,6 +15,7 @@ from PIL import Image
 from rag_cluster.domain import keys
 from rag_cluster.domain.access import LOCAL, AccessAttributes, Principal
 from rag_cluster.domain.documents import PlannedFile, SourceKind
+from rag_cluster.errors import StoreUnavailableError
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.plan import PlanOptions, plan
 from rag_cluster.wiring import Services
@@ -133,6 +134,26 @@ async def test_an_idempotency_key_repeated_gives_the_same_job_and_another_body_c
     assert again.json()["job_id"] == first.json()["job_id"]
     conflict = await upload("a.txt", TEXT + b"more", headers=key)
     assert conflict.status_code == 409 and conflict.json()["error"]["type"] == "idempotency_conflict"
+
+
+async def test_an_upload_repeated_after_its_document_was_deleted_is_stored_again_although_the_purge_is_owed(
+    api: httpx.AsyncClient, upload: Any, work: Any, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key = {"Idempotency-Key": "import-7"}
+    first = (await upload("a.txt", TEXT, headers=key)).json()
+    work()
+
+    def away(*_: object, **__: object) -> None:
+        raise StoreUnavailableError("Milvus does not answer")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(services.index, "delete", away)
+        assert (await api.delete(f"/v1/documents/{first['document_id']}")).json()["pending"] is True
+        second = (await upload("a.txt", TEXT, headers=key)).json()
+    assert second["document_id"] != first["document_id"] and second["deduplicated"] is False
+    work()
+    assert (await api.get(f"/v1/jobs/{second['job_id']}")).json()["status"] == "SUCCEEDED"
+    assert (await api.get(f"/v1/documents/{second['document_id']}/content")).content == TEXT
 
 
 @pytest.mark.parametrize(

@@ -182,7 +182,8 @@ def apply_attributes(
 def tombstone_documents(connection: Connection, condition: str, key: str) -> list[str]:
     """Tombstone the live documents that meet a condition on `documents` (value: key), and owe their purges; ids.
 
-    max_version bounds the purge: the document may be ingested again, under higher versions, before it is through.
+    max_version bounds the purge: the document may be ingested again, under higher versions, before it is through. An
+    upload's idempotency key is free at once: the same request again is another document.
     """
     found = connection.execute(
         f"""WITH gone AS (
@@ -190,7 +191,10 @@ def tombstone_documents(connection: Connection, condition: str, key: str) -> lis
               WHERE deleted_at IS NULL AND {condition} RETURNING id, knowledge_base_id, next_version),
             owed AS (
               INSERT INTO outbox (kind, document_id, knowledge_base_id, payload)
-              SELECT %(kind)s, id, knowledge_base_id, jsonb_build_object('max_version', next_version - 1) FROM gone)
+              SELECT %(kind)s, id, knowledge_base_id, jsonb_build_object('max_version', next_version - 1) FROM gone),
+            freed AS (
+              UPDATE ingestion_jobs j SET idempotency_key = NULL FROM gone
+              WHERE j.document_id = gone.id AND j.idempotency_key IS NOT NULL)
             SELECT id FROM gone""",  # noqa: S608
         {"key": key, "kind": OutboxKind.PURGE_DOCUMENT},
     ).fetchall()
