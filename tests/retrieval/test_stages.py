@@ -13,6 +13,7 @@ from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import SourceKind
 from rag_cluster.domain.retrieval import Hit, RetrievalMode, RetrievalOptions, RetrievalRun
 from rag_cluster.errors import ModelUnavailableError, StoreUnavailableError
+from rag_cluster.retrieval.diversity import paragraph
 from rag_cluster.retrieval.keyword_fallback import keyword_like
 from rag_cluster.retrieval.retriever import Retriever
 from tests.retrieval.memory import KB, Library, LibrarySearch
@@ -264,6 +265,27 @@ async def test_the_third_copy_of_a_paragraph_makes_room(library: Library) -> Non
     run = await retrieve(library, "storage costs 12 euros a day", top_k=3)
     assert sum(document.startswith("copy") for document in documents(run)) == 2
     assert documents(run)[2] == "tariff"
+
+
+@pytest.mark.parametrize(
+    "others",
+    [
+        ("1.5 tonnes", "15 tonnes"),
+        ("-5 degrees", "5 degrees"),
+        ("rows 1 and 23", "rows 1, and 2 3"),
+        ("written in C++", "written in C", "written in C#"),
+        ("≤ 5 t", "≥ 5 t", "> 5 t"),
+        ("5 %", "5"),
+        ("间隙1.2毫米", "间隙12毫米"),
+    ],
+)
+def test_texts_that_differ_in_a_number_or_a_sign_are_no_copies(others: tuple[str, ...]) -> None:
+    assert len({paragraph(text) for text in others}) == len(others)
+
+
+@pytest.mark.parametrize("others", [("Storage, 12 euros!", "storage 12  euros."), ("## 岸桥，检查。", "岸桥 检查")])
+def test_texts_that_differ_in_punctuation_alone_are_copies(others: tuple[str, ...]) -> None:
+    assert len({paragraph(text) for text in others}) == 1
 
 
 async def test_copies_do_not_keep_the_search_from_what_lies_behind_them(library: Library) -> None:
