@@ -107,9 +107,27 @@ def test_explain_shows_the_way_of_a_chunk(harbour: CommandLine) -> None:
     assert shown.code == 0, shown.stderr
     assert "shown as result 1" in shown.stdout and "manual.md" in shown.stdout
     assert any(line.startswith("dense\tpassed\t1\t") for line in shown.stdout.splitlines())
-    told = harbour(
-        "explain", QUESTION, *base, "--text", "gap is 1.2 mm", "--as-reader", "--security-level", "1", "--json"
-    )
-    assert told.json["lost_at"] == ""
     assert harbour("explain", QUESTION, *base, "--text", "no such words", "--json").json["error"]["type"] == "not_found"
     assert harbour("explain", QUESTION, *base, "--json").json["error"]["type"] == "invalid_request"
+
+
+def test_explain_as_another_reader(harbour: CommandLine) -> None:
+    base = ("-k", "port of agents")
+    document = harbour("docs", "list", *base, "--json").json["items"][0]["id"]
+    assert harbour("docs", "access", document, "--acl", "staff", "--security-level", "2").code == 0
+
+    def lost_at(*reader: str) -> str:
+        told = harbour("explain", QUESTION, *base, "--document", document, *reader, "--json").json
+        return str(told["lost_at"])
+
+    assert lost_at() == lost_at("--group", "staff", "--security-level", "2") == ""
+    assert lost_at("--as-reader") == lost_at("--group", "staff") == "access"
+
+
+def test_search_shows_the_stages_it_went_through(harbour: CommandLine) -> None:
+    base = ("-k", "port of agents")
+    lines = harbour("search", QUESTION, *base, "--trace").stdout.splitlines()
+    stages = [line.split("\t")[0] for line in lines[lines.index("stage\tms\tcounts") + 1 :]]
+    assert [stage for stage in stages if not stage.startswith("degraded")] == ["scope", "recall", "fusion", "expand"]
+    assert "degraded rerank: no reranker configured" in lines
+    assert "stage\tms\tcounts" not in harbour("search", QUESTION, *base).stdout
