@@ -132,8 +132,12 @@ class VllmGenerator:
     async def _load(self) -> AsyncLLM:
         try:
             engine = _engine(_located(self._model), self._context_tokens, self._options, self._load_timeout)
-            _require_template(engine, self._model)
-            await self._warm_up(engine)
+            try:
+                _require_template(engine, self._model)
+                await self._warm_up(engine)
+            except BaseException:  # its process would keep the GPU's memory
+                engine.shutdown()
+                raise
             self._engine = engine
             return engine
         finally:
@@ -243,7 +247,6 @@ def _require_known(options: Mapping[str, Any], known: set[str]) -> None:
 def _require_template(engine: AsyncLLM, model: str) -> None:
     """InvalidSettingError for a model that was never taught to answer."""
     if not getattr(engine.get_tokenizer(), "chat_template", None):
-        engine.shutdown()
         raise InvalidSettingError(f"{model} has no chat template: name a model that was tuned to follow instructions.")
 
 

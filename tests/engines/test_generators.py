@@ -17,7 +17,7 @@ from rag_cluster.engines.generators import create_generator, create_hosted_gener
 from rag_cluster.engines.hashing import HashEmbedder
 from rag_cluster.engines.threaded import ThreadedEmbedder
 from rag_cluster.engines.vllm import VllmGenerator
-from rag_cluster.errors import InvalidSettingError, MissingDependencyError
+from rag_cluster.errors import InvalidSettingError, MissingDependencyError, ModelUnavailableError
 from rag_cluster.settings import Settings
 from rag_cluster.telemetry import NullMetrics
 from rag_cluster.wiring import Services
@@ -62,6 +62,39 @@ async def test_a_folder_that_is_not_there_and_vllm_that_is_not_installed_are_tol
     if not HAS_VLLM:
         with pytest.raises(MissingDependencyError, match=r"rag-cluster\[vllm\]"):
             await anext(VllmGenerator(str(tmp_path)).stream(request()))
+
+
+@pytest.mark.parametrize(
+    ("template", "error"), [(None, InvalidSettingError), ("{{ messages }}", ModelUnavailableError)]
+)
+async def test_an_engine_that_turns_out_to_be_of_no_use_is_ended(
+    template: str | None, error: type[Exception], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engines = []
+
+    class Engine:
+        chat_template = template
+        running = True
+
+        def __init__(self, *_: object) -> None:
+            engines.append(self)
+
+        def get_tokenizer(self) -> Engine:
+            return self
+
+        def shutdown(self) -> None:
+            self.running = False
+
+    async def fails(generator: VllmGenerator, engine: Engine) -> None:
+        raise ModelUnavailableError("out of memory")
+
+    monkeypatch.setattr("rag_cluster.engines.vllm._engine", Engine)
+    monkeypatch.setattr(VllmGenerator, "_warm_up", fails)
+    generator = VllmGenerator("org/model")
+    for _ in range(2):
+        with pytest.raises(error):
+            await generator.start()
+    assert [engine.running for engine in engines] == [False, False]
 
 
 @pytest.mark.parametrize(("window", "planned"), [(0, 6000), (100_000, 6000), (4096, 2304), (1000, 562)])

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import TypeVar
 
 import torch
@@ -57,7 +59,7 @@ def read_tensors(checkpoint: Checkpoint, timeout: float) -> dict[str, torch.Tens
     for path in files:
         try:
             tensors.update(_read(path))
-        except (OSError, ValueError, RuntimeError, EOFError) as error:
+        except (OSError, ValueError, RuntimeError, EOFError, UnpicklingError) as error:
             raise InvalidSettingError(f"{path} cannot be read as weights: {error}") from error
     return {_plain(name): tensor for name, tensor in tensors.items()}
 
@@ -81,7 +83,9 @@ def _read(path: Path) -> dict[str, torch.Tensor]:
 
         safe: dict[str, torch.Tensor] = load_file(path)
         return safe
-    tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+    # torch before 1.6 wrote no archive, and only such can be mapped.
+    mapped = zipfile.is_zipfile(path)
+    tensors: dict[str, torch.Tensor] = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
     return tensors
 
 
