@@ -409,7 +409,7 @@ class Session:
             assert source["source_id"] != base.source and response.status_code == 404
 
     async def correct(self) -> None:
-        """Write a correction, or the same one with another rule, and list them."""
+        """Write a correction, or the same one with another rule or with none, and list them."""
         world, draw = self.world, self.draw
         base, access = draw.choice(world.bases), _access(draw)
         known = next((one for one in world.documents if one.base is base and one.question and not one.deleted), None)
@@ -422,6 +422,9 @@ class Session:
             "access": {"acl": access.acl, "department": access.department, "security_level": access.security_level},
             "metadata": {"mark": mark, "n": len(world.documents)},
         }
+        if known and draw.random() < 0.5:  # a new answer alone leaves who may read it
+            access = known.access
+            del body["access"], body["metadata"]
         if draw.random() < 0.5 or known:
             await self.corrections(base)
         if not (self.caller.unrestricted and self.caller.may_use(base.id)):
