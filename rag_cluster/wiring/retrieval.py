@@ -10,6 +10,7 @@ from rag_cluster.wiring.stores import StoreServices
 
 if TYPE_CHECKING:
     from rag_cluster.answering.answerer import Answerer
+    from rag_cluster.answering.calibration import Calibration
     from rag_cluster.retrieval.retriever import Retriever
 
 
@@ -41,7 +42,6 @@ class RetrievalServices(StoreServices, EngineServices):
     ) -> Answerer:
         """The whole read path. reranker, generator: as in `retriever`."""
         from rag_cluster.answering.answerer import Answerer, AnswerLimits
-        from rag_cluster.answering.calibration import calibration_for
         from rag_cluster.retrieval.explain import Explainer
 
         generator = generator or self.generator(embedder)  # one, which may rewrite too
@@ -50,7 +50,7 @@ class RetrievalServices(StoreServices, EngineServices):
             retriever,
             generator,
             self.conversations,
-            calibration=calibration_for(self.settings.embedder),
+            calibration=self.calibration,
             limits=AnswerLimits(
                 context_tokens=self._context_tokens,
                 max_question_chars=self.settings.max_question_chars,
@@ -59,6 +59,18 @@ class RetrievalServices(StoreServices, EngineServices):
             ),
             count_tokens=self.tokenizer.count,
             explainer=Explainer(retriever, self.evidence, self.index, self.chunk_search, self.index),
+        )
+
+    @property
+    def calibration(self) -> Calibration:
+        """When evidence suffices: what is known of the embedder, and what the settings say."""
+        from rag_cluster.answering.calibration import calibration_for
+
+        settings = self.settings
+        return calibration_for(
+            settings.embedder,
+            rerank_threshold=settings.refusal_rerank_score,
+            foreign_cosine=settings.refusal_foreign_cosine,
         )
 
     @property

