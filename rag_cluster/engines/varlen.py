@@ -15,8 +15,8 @@ from rag_cluster.errors import InvalidSettingError
 if TYPE_CHECKING:
     from rag_cluster.engines.encoder.runtime import Runtime
 
-_SLICE = 1024
-"""Texts that are tokenised in one call, while a GPU computes those before."""
+_SLICES = (64, 1024)
+"""Texts that are tokenised in one call, while a GPU computes those before: of the first call, and at most."""
 
 
 class _Varlen(CheckpointEngine["Runtime"]):
@@ -68,7 +68,7 @@ def supported(checkpoint: Checkpoint) -> Checkpoint:
 
 
 def _encoded(tokenizer: EncoderTokenizer, texts: Sequence[str], max_tokens: int) -> Iterator[list[Encoded]]:
-    for rows in slices([len(text) for text in texts], _SLICE):
+    for rows in slices([len(text) for text in texts], *_SLICES):
         ids = tokenizer.encode([texts[row] for row in rows], max_tokens)
         yield [Encoded(row, one) for row, one in zip(rows, ids, strict=True)]
 
@@ -76,6 +76,6 @@ def _encoded(tokenizer: EncoderTokenizer, texts: Sequence[str], max_tokens: int)
 def _encoded_pairs(
     tokenizer: EncoderTokenizer, query: str, texts: Sequence[str], max_tokens: int
 ) -> Iterator[list[Encoded]]:
-    for rows in slices([len(text) for text in texts], _SLICE):
+    for rows in slices([len(text) for text in texts], *_SLICES):
         ids, types = tokenizer.encode_pairs(query, [texts[row] for row in rows], max_tokens)
         yield [Encoded(row, one, kinds) for row, one, kinds in zip(rows, ids, types, strict=True)]

@@ -26,7 +26,7 @@ def test_every_text_is_in_exactly_one_pack_whole_and_within_the_budget(
 ) -> None:
     texts = encoded(sizes)
     rows = []
-    for one in packs([[texts[row] for row in part] for part in slices(sizes, size)], budget):
+    for one in packs([[texts[row] for row in part] for part in slices(sizes, size, 2 * size)], budget):
         assert one.tokens <= budget or len(one.rows) == 1
         assert one.longest == max(sizes[row] for row in one.rows)
         for at, row in enumerate(one.rows):
@@ -51,6 +51,13 @@ def test_only_the_last_pack_is_small() -> None:
     texts = encoded([10] * 100)
     sizes = [one.tokens for one in packs([texts[:33], texts[33:66], texts[66:]], 128)]
     assert sizes == [120] * 8 + [40]
+
+
+def test_little_is_tokenised_before_the_first_pack_and_much_at_a_time_later() -> None:
+    sizes = list(range(500))
+    parts = list(slices(sizes, 16, 100))
+    assert [len(part) for part in parts] == [16, 32, 64, 100, 100, 100, 88]
+    assert [row for part in parts for row in part] == sizes[::-1]
 
 
 def test_packs_are_made_as_they_are_asked_for() -> None:

@@ -98,8 +98,11 @@ def _fitting(texts: Sequence[Encoded], budget: int) -> int:
     return len(texts)
 
 
-def slices(sizes: Sequence[int], size: int) -> Iterator[list[int]]:
-    """Row numbers in slices of at most so many, the largest first: what is tokenised together."""
+def slices(sizes: Sequence[int], first: int, most: int) -> Iterator[list[int]]:
+    """Row numbers of what is tokenised together, the largest first: `first` of them, then twice as many each time,
+    up to `most`. So what computes has little to wait for at the beginning, and later calls are few."""
     order = sorted(range(len(sizes)), key=lambda row: -sizes[row])
-    for start in range(0, len(order), size):
-        yield order[start : start + size]
+    start, count = 0, first
+    while start < len(order):
+        yield order[start : start + count]
+        start, count = start + count, min(2 * count, most)
