@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from reportlab.lib.colors import Color
 from reportlab.pdfbase import pdfmetrics
 from reportlab.pdfbase.ttfonts import TTFont
 
@@ -271,6 +272,7 @@ def test_invisible_white_and_stamped_text_is_not_read(parse: Parse) -> None:
     sheet.canvas.drawText(hidden)
     sheet.canvas.setFillColorRGB(1, 1, 1)
     sheet.text(72, 400, "White on white")
+    sheet.text(72, 72, "White behind other words")
     sheet.canvas.setFillColorRGB(0.8, 0.2, 0.2)
     sheet.canvas.saveState()
     sheet.canvas.translate(100, HEIGHT - 220)
@@ -279,7 +281,7 @@ def test_invisible_white_and_stamped_text_is_not_read(parse: Parse) -> None:
     sheet.canvas.drawString(0, 0, "CONFIDENTIAL")
     sheet.canvas.restoreState()
     text = whole(parse(sheet.page().bytes()))
-    assert "Never shown" not in text and "White on white" not in text and "CONFIDENTIAL" not in text
+    assert "Never shown" not in text and "White" not in text and "CONFIDENTIAL" not in text
     assert "The river rises" in text
 
 
@@ -290,6 +292,21 @@ def test_white_text_on_a_dark_bar_is_read(parse: Parse) -> None:
     sheet.canvas.setFillColorRGB(1, 1, 1)
     sheet.text(72, 70, "A title on a bar", 16)
     assert "A title on a bar" in whole(parse(sheet.page().bytes()))
+
+
+def test_white_text_on_a_gradient_is_read(parse: Parse) -> None:
+    sheet = Sheet()
+    sheet.canvas.saveState()
+    band = sheet.canvas.beginPath()
+    band.rect(0, HEIGHT - 150, WIDTH, 150)
+    sheet.canvas.clipPath(band, stroke=0)
+    sheet.canvas.linearGradient(0, HEIGHT - 150, WIDTH, HEIGHT, (Color(0, 0.2, 0.4), Color(0, 0.5, 0.8)))
+    sheet.canvas.restoreState()
+    sheet.canvas.setFillColorRGB(1, 1, 1)
+    sheet.text(72, 62, "Annual Report 2025", 28, "Helvetica-Bold").text(72, 106, "Revenue of 4.2 million", 8)
+    sheet.text(72, 300, "White below the band")
+    text = whole(parse(sheet.page().bytes()))
+    assert "Annual Report 2025" in text and "Revenue of 4.2 million" in text and "below the band" not in text
 
 
 def test_monospaced_lines_are_code_with_their_indentation(parse: Parse) -> None:

@@ -1,4 +1,4 @@
-"""Text that was painted over (redactions, replaced words): it is in the file, and no person sees it.
+"""Text that was painted over (redactions, replaced words) or is white on white: in the file, and no person sees it.
 
 A word is suspected when an opaque area was drawn later than its text and over all of it. Clipping and blending can make
 such an area harmless, so that a picture of the page has the last word: where it shows one colour alone, nobody reads.
@@ -24,6 +24,8 @@ _OPAQUE = 250
 """Least alpha of an area that hides what lies below it."""
 _PLAIN = 12
 """Levels of grey, of 256, by which a picture of one colour may differ."""
+_WHITE = 0xF8
+"""Level of grey from which paper is white."""
 _SCALE = 1.5
 """Pixels per point of the picture."""
 _EDGE = 0.25
@@ -101,13 +103,27 @@ def _covers(order: dict[int, int], first: int, space: PageSpace) -> tuple[Array,
     return np.array(boxes).reshape(-1, 4), np.array(places, np.int64)
 
 
+def on_colour(page: Any, words: Sequence[Word], space: PageSpace) -> list[Word]:
+    """Of white words, those that a picture of the page shows on anything but white: ink fills less than half a box."""
+    shown = _shown(page, space)
+    if shown is None:
+        return list(words)
+    scale = shown.shape[1] / space.width
+    parts = [(word, _part(shown, word, scale, 0.0)) for word in words]
+    return [word for word, part in parts if part.size and float(np.median(part)) < _WHITE]
+
+
+def _shown(page: Any, space: PageSpace) -> npt.NDArray[np.uint8] | None:
+    picture = figures.render(page, space, _SCALE, ParseLimits(), grey=True)
+    return None if picture is None else np.asarray(picture.convert("L"))
+
+
 def _seen(
     page: Any, words: Sequence[Word], suspects: dict[int, list[tuple[Word, bool]]], space: PageSpace
 ) -> list[Word]:
-    picture = figures.render(page, space, _SCALE, ParseLimits(), grey=True)
-    if picture is None:
+    shown = _shown(page, space)
+    if shown is None:
         return list(words)
-    shown = np.asarray(picture.convert("L"))
     scale = shown.shape[1] / space.width
     out: list[Word] = []
     for i, word in enumerate(words):
@@ -119,9 +135,14 @@ def _seen(
 
 def _plain(picture: npt.NDArray[np.uint8], word: Word, scale: float) -> bool:
     """Whether the picture shows one colour in the place of a word."""
-    edge = _EDGE * (word.y1 - word.y0)
+    part = _part(picture, word, scale, _EDGE)
+    return part.size > 0 and int(part.max()) - int(part.min()) < _PLAIN
+
+
+def _part(picture: npt.NDArray[np.uint8], word: Word, scale: float, edge: float) -> npt.NDArray[np.uint8]:
+    """What the picture shows in the place of a word. edge: share of its height to leave out above and below."""
+    edge *= word.y1 - word.y0
     top, bottom = max(word.y0 + edge, 0.0), max(word.y1 - edge, 0.0)
-    part = picture[
+    return picture[
         round(top * scale) : round(bottom * scale), round(max(word.x0, 0.0) * scale) : round(word.x1 * scale)
     ]
-    return part.size > 0 and int(part.max()) - int(part.min()) < _PLAIN

@@ -23,7 +23,7 @@ from rag_cluster.parsing.pdf import (
     tagged_layout,
 )
 from rag_cluster.parsing.pdf.annotations import annotation_words
-from rag_cluster.parsing.pdf.covered import without_covered
+from rag_cluster.parsing.pdf.covered import on_colour, without_covered
 from rag_cluster.parsing.pdf.figures import Figure
 from rag_cluster.parsing.pdf.geometry import Frame, PageSpace, area, overlap, page_space
 from rag_cluster.parsing.pdf.layout import Obstacle, Region, regions
@@ -112,7 +112,7 @@ def read(document: Any, page: Any, unit: float = 1.0) -> RawPage:
     shapes = read_shapes(page, space)
     textpage = page.get_textpage()  # closed with its page, so that the layer can split runs until then
     layer = read_text(textpage, space)
-    words = without_covered(page, textpage, layer, _visible(layer.words, shapes, space), shapes, space)
+    words = without_covered(page, textpage, layer, _visible(page, layer.words, shapes, space), shapes, space)
     raw = RawPage(space, layer, shapes, words, footnotes.find(textpage, layer, words, shapes, space))
     raw.links = links.read(document, page, textpage, space)
     words += annotation_words(document, page, space, words)
@@ -125,22 +125,20 @@ def picture_share(raw: RawPage) -> float:
     return max((area(p.box) for p in raw.shapes.pictures), default=0.0) / page
 
 
-def _visible(words: Sequence[Word], shapes: Shapes, space: PageSpace) -> list[Word]:
+def _visible(page: Any, words: Sequence[Word], shapes: Shapes, space: PageSpace) -> list[Word]:
     """Without invisible text, unless it is the text layer of a scan; without white text on white."""
     invisible = sum(w.style.invisible for w in words)
     if invisible:
-        page = space.width * space.height
-        scan = any(area(p.box) > 0.5 * page for p in shapes.pictures)
+        scan = any(area(p.box) > 0.5 * space.width * space.height for p in shapes.pictures)
         if not (scan and invisible > 0.5 * len(words)):
             words = [w for w in words if not w.style.invisible]
     out = [w for w in words if w.style.size >= MIN_SIZE]
-    if any(w.style.color >= 0xFAFAFA for w in out):
-        out = [w for w in out if w.style.color < 0xFAFAFA or w.style.invisible or _on_dark(w, shapes)]
-    return out
+    white = [w for w in out if w.style.color >= 0xFAFAFA and not w.style.invisible and not _on_dark(w, shapes)]
+    return _without(out, _without(white, on_colour(page, white, space))) if white else out
 
 
 def _on_dark(word: Word, shapes: Shapes) -> bool:
-    """Whether something that is not white lies below a white word."""
+    """Whether a shape that is not white lies below a white word; gradients and patterns are no such shapes."""
     x, y = (word.x0 + word.x1) / 2, (word.y0 + word.y1) / 2
     boxes = [box for box, color in shapes.fills if color < 0xF8F8F8]
     boxes += [p.box for p in shapes.pictures] + shapes.drawings

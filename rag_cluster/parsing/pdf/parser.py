@@ -24,7 +24,7 @@ class PdfParser:
     """DocumentParser for PDF. Without a recognizer, pages without a text layer are warned about, not read."""
 
     name = "pdf"
-    version = "7"
+    version = "8"
     extensions = frozenset({".pdf"})
 
     def __init__(
