@@ -1,21 +1,18 @@
-"""Citations are built from results, never from the generator's text; every claim is compared with what it cites."""
+"""Citations are built from results, never from the generator's text: a quote is whole sentences of its source."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from rag_cluster.answering.cells import TABLE_RULE, rows_locator
-from rag_cluster.answering.marks import Cited, stretches
+from rag_cluster.answering.marks import stretches
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import Citation, ContextSource
 from rag_cluster.domain.blocks import SourceLocator
-from rag_cluster.domain.terms import normalize, numbers, terms
+from rag_cluster.domain.terms import terms
 
-_NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*[A-Za-z0-9](?:\s+[A-Z][\w'’-]*[A-Za-z0-9])*|《[^》]{1,60}》")
-_IMAGE = re.compile(r"!?\[[^\[\]\n]*\]\(asset://[^()\s]*\)")
-_LIST_MARK = re.compile(r"^\s*(?:(?:#{1,6}|[-*+•]|\d{1,3}[.)])\s+|\d{1,3}、)", re.MULTILINE)
 _RESTS_ON = 0.5
 """Share of a sentence's terms that a source sentence must hold to count as what it rests on."""
 
@@ -34,52 +31,8 @@ def build_citations(answer: str, sources: Sequence[ContextSource]) -> tuple[Cita
     return tuple(_citation(source, cited[source.number]) for source in sources if source.number in cited)
 
 
-def check_claims(answer: str, sources: Sequence[ContextSource]) -> list[str]:
-    """Numbers and names of each sentence that the sources it cites do not hold, as warnings for a person."""
-    texts = {source.number: _searchable(source) for source in sources}
-    warnings: list[str] = []
-    marked = False
-    for stretch in stretches(answer):
-        marked = marked or bool(stretch.numbers)
-        text = "\n".join(texts[number] for number in stretch.numbers or texts if number in texts)
-        held_numbers, held = set(numbers(text)), normalize(text)
-        for sentence in _sentences(_LIST_MARK.sub("", _IMAGE.sub("", stretch.text))):
-            missing = [number for number in numbers(sentence) if number not in held_numbers]
-            missing += [name for name in _names(sentence) if normalize(name) not in held]
-            if missing:
-                where = _where(stretch)
-                warnings.append(f'not in {where}: {", ".join(dict.fromkeys(missing))} ("{sentence[:120]}")')
-    if not marked and answer.strip():
-        warnings.append("the answer carries no citation mark")
-    return warnings
-
-
-def _where(stretch: Cited) -> str:
-    return f"source {', '.join(map(str, stretch.numbers))}" if stretch.numbers else "any source"
-
-
-def _searchable(source: ContextSource) -> str:
-    result = source.result
-    matched = (chunk.content for chunk in result.matches)
-    return "\n".join([result.filename, *result.heading_path, source.text, result.content, *matched])
-
-
-def _names(sentence: str) -> list[str]:
-    """Capitalised words that do not open the sentence, words of Latin letters inside Chinese, titles in 《》."""
-    found = []
-    for match in _NAME.finditer(sentence):
-        name = match[0].strip("《》")
-        opens = not sentence[: match.start()].strip(" \t\"'“”‘’([-*#>|0123456789.)")
-        if opens and not match[0].startswith("《"):
-            name = " ".join(name.split()[1:])
-        if name:
-            found.append(name)
-    return found
-
-
 def _sentences(text: str) -> list[str]:
-    pieces = [text[start:end].strip() for start, end in sentences(text)]
-    return [piece for piece in pieces if piece]
+    return [text[start:end] for start, end in sentences(text)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,17 +86,43 @@ def _table(lines: Sequence[str], rule: int, source: ContextSource) -> _Quote | N
 
 
 def _place(text: str, source: ContextSource) -> _Quote | None:
-    """Where a literal text stands: in a matched chunk, else in the wider context; None when nowhere."""
-    wanted = _squeezed(text)
-    if not wanted:
+    """The sentences that hold a literal text: of a matched chunk, else of the wider context; None when nowhere.
+
+    Of several places the one that says the least beside it: "refunds are possible" before "in no case ...".
+    """
+    if not text.split():
         return None
-    literal = re.compile(r"\s+".join(map(re.escape, wanted.split(" "))))
-    for chunk in source.result.matches:
-        if found := literal.search(chunk.text):
-            return _Quote(text, chunk.id, chunk.locator_of(*found.span()))
-    if wanted in _squeezed(source.text) or wanted in _squeezed(source.result.content):
-        return _Quote(text, source.result.chunk_id, source.result.context_locator)
-    return None
+    literal = _literal(text)
+    result = source.result
+    found = [
+        _Quote(chunk.text[start:end], chunk.id, chunk.locator_of(start, end))
+        for chunk in result.matches
+        for start, end in _whole_sentences(literal, chunk.text)
+    ]
+    if not found:
+        found = [
+            _Quote(wide[start:end], result.chunk_id, result.context_locator)
+            for wide in (source.text, result.content)
+            for start, end in _whole_sentences(literal, wide)
+        ]
+    return min(found, key=lambda quote: len(quote.text), default=None)
+
+
+def _literal(text: str) -> re.Pattern[str]:
+    """A text in any spacing, but not as a part of a longer word or number."""
+    words = text.split()
+    before = r"(?<![A-Za-z0-9])(?<!\d[.,])" if words[0][0].isascii() and words[0][0].isalnum() else ""
+    after = r"(?![A-Za-z0-9])(?![.,]\d)" if words[-1][-1].isascii() and words[-1][-1].isalnum() else ""
+    return re.compile(before + r"\s+".join(map(re.escape, words)) + after)
+
+
+def _whole_sentences(literal: re.Pattern[str], text: str) -> Iterator[tuple[int, int]]:
+    """Where a text is found, widened to the sentences that it touches."""
+    places = [found.span() for found in literal.finditer(text)]
+    spans = sentences(text) if places else []
+    for first, last in places:
+        touched = [(start, end) for start, end in spans if start < last and first < end]
+        yield touched[0][0], touched[-1][1]
 
 
 def _nearest(claim: str, source: ContextSource) -> list[_Quote]:

@@ -6,7 +6,8 @@ import logging
 from dataclasses import dataclass
 from typing import Any
 
-from rag_cluster.answering.citations import build_citations, check_claims
+from rag_cluster.answering.citations import build_citations
+from rag_cluster.answering.claims import check_claims
 from rag_cluster.answering.context import Context
 from rag_cluster.answering.language import refusal_text
 from rag_cluster.answering.marks import MarkFilter

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from rag_cluster.answering.cells import rows_locator
-from rag_cluster.answering.citations import build_citations, check_claims
+from rag_cluster.answering.citations import build_citations
+from rag_cluster.answering.claims import check_claims
 from rag_cluster.domain.answers import ContextSource
 from rag_cluster.domain.blocks import SourceLocator
 from rag_cluster.domain.chunks import Chunk
@@ -118,6 +119,56 @@ def test_chinese_claims_are_checked() -> None:
     assert check_claims("岸桥最大起重量为65吨。[来源 1](citation://1)", [zh]) == []
     assert "70" in check_claims("岸桥最大起重量为70吨。[来源 1](citation://1)", [zh])[0]
     assert "Siemens" in check_claims("岸桥由 Siemens 制造。[来源 1](citation://1)", [zh])[0]
+
+
+DENIED = [
+    ("特价商品不可以退款。", "可以退款。"),
+    ("特价商品不可以退款。", "特价商品可以退款。"),
+    ("本产品不支持离线安装。", "支持离线安装。"),
+    ("In no case refunds are possible.", "Refunds are possible."),
+    ("Refunds are not possible.", "Refunds are possible."),
+    ("Refunds are possible.", "Refunds are not possible."),
+    ("Visitors cannot enter the yard.", "Visitors can enter the yard."),
+]
+
+
+@pytest.mark.parametrize(("text", "claim"), DENIED)
+def test_a_claim_that_turns_its_source_round_is_a_warning_and_quotes_the_whole_sentence(text: str, claim: str) -> None:
+    told = source(1, chunk("c", f"Terms of sale.\n\n{text}", 1))
+    (warning,) = check_claims(f"{claim} {cite(1)}", [told])
+    assert "source 1 says the contrary" in warning
+    assert build_citations(f"{claim} {cite(1)}", [told])[0].quote == text
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("不足一天的，可以退款。", "可以退款。"),
+        ("特价商品不可以退款。其他商品可以退款。", "可以退款。"),
+        ("非洲客户可以退款。", "客户可以退款。"),
+        ("If nothing is due, refunds are possible.", "Refunds are possible."),
+        ("Refunds are not possible.", "Refunds are not possible."),
+    ],
+)
+def test_a_negation_of_something_else_is_none(text: str, claim: str) -> None:
+    assert check_claims(f"{claim} {cite(1)}", [source(1, chunk("c", text, 1))]) == []
+
+
+def test_a_quote_is_a_whole_sentence_also_in_the_wider_context() -> None:
+    wide = source(1, chunk("c1", FIRST, 3), content=f"{FIRST}\n\n特价商品不可以退款。")
+    assert build_citations(f"可以退款。{cite(1)}", [wide])[0].quote == "特价商品不可以退款。"
+
+
+def test_of_two_sentences_that_hold_a_claim_the_one_that_says_nothing_else_is_quoted() -> None:
+    both = source(1, chunk("c", "In no case are refunds due. Refunds are due.", 1))
+    assert build_citations(f"Refunds are due. {cite(1)}", [both])[0].quote == "Refunds are due."
+
+
+def test_a_part_of_a_number_or_word_is_no_quote() -> None:
+    told = source(1, chunk("c", "Nonrefundable for three days. 总重165吨。", 1))
+    assert build_citations(f"refundable for a moment {cite(1)}", [told])[0].quote == ""
+    (warning,) = check_claims(f"总重65吨。{cite(1)}", [told])
+    assert "not in source 1: 65" in warning
 
 
 ROWS = "| Q1 | 120 |\n| Q2 | 95 |\n| Q3 | 140 |"
