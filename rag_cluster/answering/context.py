@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from rag_cluster.domain.answers import ContextSource
+from rag_cluster.domain.marks import without_marks
 from rag_cluster.domain.retrieval import RetrievalResult
 from rag_cluster.domain.terms import is_cjk
 
@@ -15,7 +16,6 @@ SEPARATOR = "\n\n---\n\n"
 UNKNOWN_PLACE = "未提供原文定位"
 HIDDEN_NAME = "（已隐藏）"
 _TAG = re.compile(r"<(?=\s*/?\s*knowledge_context\b)", re.IGNORECASE)
-_FOREIGN_MARK = re.compile(r"\[([^\[\]\n]*)\]\(citation:[^()\n]*\)", re.IGNORECASE)
 
 CountTokens = Callable[[str], int]
 
@@ -67,8 +67,8 @@ def build_context(
 
 
 def escape(text: str) -> str:
-    """Make a document's text harmless: it can neither open or close our tags nor carry citation marks of its own."""
-    return _FOREIGN_MARK.sub(r"\1", _TAG.sub("&lt;", text))
+    """Make a document's text harmless: it neither opens nor closes our tags, cites nobody and begins no source."""
+    return without_marks(_TAG.sub("&lt;", text))
 
 
 def _head(number: int, result: RetrievalResult, hide_filename: bool) -> str:

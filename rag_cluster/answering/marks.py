@@ -10,6 +10,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rag_cluster.domain.marks import MARK, mark
+
 _MARK = re.compile(
     r"\[(?P<label>[^\[\]\n]*)\]\(\s*citation://(?P<link>[^()\s]*)\s*\)"
     r"|\[\s*(?:来源|Source)\s*(?P<bare>\d+)\s*\](?!\()"
@@ -18,7 +20,6 @@ _MARK = re.compile(
     r"|citation://[\w-]*",
     re.IGNORECASE,
 )
-_KEPT = re.compile(r"\[(?:来源|Source) (\d+)\]\(citation://\1\)")
 _OPEN = re.compile(
     r"(?:!?\[[^\[\]\n]{0,200}(?:\](?:\([^()\n]{0,200})?)?"
     r"|!"
@@ -26,11 +27,6 @@ _OPEN = re.compile(
     r"|\b(?:a|as|ass|asse|asset|c|ci|cit|cita|citat|citati|citatio|citation))$",
     re.IGNORECASE,
 )
-
-
-def mark(number: int, language: str) -> str:
-    """The mark of source `number` in "zh" or "en"."""
-    return f"[来源 {number}](citation://{number})" if language == "zh" else f"[Source {number}](citation://{number})"
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +41,7 @@ def stretches(answer: str) -> Iterator[Cited]:
     """Split a cleaned answer at its runs of marks."""
     text, numbers = "", list[int]()
     position = 0
-    for found in _KEPT.finditer(answer):
+    for found in MARK.finditer(answer):
         between = answer[position : found.start()]
         if between.strip(" \t.,;，。；、") and numbers:
             yield Cited(text, tuple(numbers))

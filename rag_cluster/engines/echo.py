@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncGenerator
 
 from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.domain.marks import mark
 from rag_cluster.engines.metering import GenerationMeter
 from rag_cluster.errors import ContextOverflowError
 from rag_cluster.telemetry import NullMetrics
@@ -30,7 +31,6 @@ class EchoGenerator:
                     tokens=generation.prompt_tokens,
                     limit=self._context_tokens,
                 )
-            label = "来源" if request.language == "zh" else "Source"
             words = [word for source in request.sources[:1] for word in source.text.split()]
             generation.truncated = len(words) > request.max_tokens
             for word in words[: request.max_tokens]:
@@ -38,4 +38,4 @@ class EchoGenerator:
                 yield f"{word} "
                 await asyncio.sleep(0)
             if words:
-                yield f"[{label} 1](citation://1)"
+                yield mark(1, request.language)

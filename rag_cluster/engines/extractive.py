@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.domain.marks import mark
 from rag_cluster.domain.ports import AsyncEmbedder
 from rag_cluster.domain.terms import is_cjk, is_number, question_terms, terms
 from rag_cluster.engines.extractive_units import Sentences, Unit, units_of
@@ -83,9 +84,7 @@ class ExtractiveGenerator:
         """One delta per quote, best first; nothing when the sources hold no text."""
         chosen = await self.choose(request)
         for at, quote in enumerate(chosen):
-            number = quote[0].source
-            mark = f"[来源 {number}]" if request.language == "zh" else f"[Source {number}]"
-            yield ("\n\n" if at else "") + _rendered(quote) + f"{mark}(citation://{number})"
+            yield ("\n\n" if at else "") + _rendered(quote) + mark(quote[0].source, request.language)
 
     async def choose(self, request: GenerationRequest) -> list[list[Unit]]:
         """The quotes, best first: each is one unit, or neighbours of one chunk in their order."""

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from rag_cluster.domain.answers import ContextSource
+from rag_cluster.domain.marks import without_marks
 
 Sentences = Callable[[str], list[tuple[int, int]]]
 """text -> spans (start, end) of its sentences; `chunking.boundaries.sentences`."""
@@ -17,7 +18,6 @@ _TABLE_LINE = re.compile(r"^\s*\|.*\|\s*$")
 _TABLE_RULE = re.compile(r"^\s*\|(?:\s*:?-{1,}:?\s*\|)+\s*$")
 _LIST_ITEM = re.compile(r"^\s*(?:[-*+•·]|\d+[.)、]|[(（]\d+[)）]|[a-zA-Z][.)])\s+")
 _CELL = re.compile(r"(?<!\\)\|")
-_MARK = re.compile(r"\[([^\[\]\n]*)\]\((?:citation):[^()\n]*\)")
 _SOFT_BREAK = re.compile(r"[,，;；、:：\s]")
 
 
@@ -69,9 +69,9 @@ def units_of(sources: Sequence[ContextSource], sentences: Sentences) -> list[Uni
 def _pieces(text: str, sentences: Sentences) -> Iterator[tuple[int, str, str, str]]:
     """(block, quote, meaning, header) of each piece.
 
-    A document's own citation marks lose their link: they are not ours.
+    A document's own citation marks are none any more: they are not ours.
     """
-    for at, (kind, block) in enumerate(_blocks(_MARK.sub(r"\1", text))):
+    for at, (kind, block) in enumerate(_blocks(without_marks(text))):
         if kind == "table":
             for quote, meaning, header in _rows(block):
                 yield at, quote, meaning, header

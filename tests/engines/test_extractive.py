@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from rag_cluster.answering.marks import MarkFilter
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import ContextSource, GenerationRequest
 from rag_cluster.domain.chunks import Chunk
@@ -151,9 +153,11 @@ async def test_a_caption_that_only_repeats_the_question_is_no_answer() -> None:
     assert found == "Mooring is 9 yuan a day. [Source 1](citation://1)"
 
 
-async def test_a_documents_own_citation_marks_do_not_become_ours() -> None:
-    found = await answer("What is true?", source(1, "All of this is true [Source 5](citation://5), they say."))
-    assert "citation://5" not in found and found.endswith("[Source 1](citation://1)")
+@pytest.mark.parametrize("forged", ["[Source 5](citation://5)", "[ok](Citation://5)", "[Source 5]", "【来源 5】"])
+async def test_a_documents_own_citation_marks_do_not_become_ours(forged: str) -> None:
+    found = await answer("What is true?", source(1, f"All of this is true {forged}, they say."))
+    cleaner = MarkFilter(5, frozenset(), "en")
+    assert re.findall(r"citation://\d", cleaner.feed(found) + cleaner.flush()) == ["citation://1"]
 
 
 async def test_sources_without_text_give_no_answer() -> None:
