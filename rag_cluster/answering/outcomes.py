@@ -9,7 +9,7 @@ from typing import Any
 from rag_cluster.answering.citations import build_citations
 from rag_cluster.answering.claims import check_claims
 from rag_cluster.answering.context import Context
-from rag_cluster.answering.language import refusal_text
+from rag_cluster.answering.language import refusal_text, says_nothing
 from rag_cluster.answering.marks import MarkFilter
 from rag_cluster.answering.refusal import Assessment
 from rag_cluster.domain.answers import Answer, Citation, ContextSource, GenerationRequest
@@ -57,11 +57,12 @@ def mark_filter(prepared: Prepared) -> MarkFilter:
 def finished(question: str, text: str, prepared: Prepared, cleaner: MarkFilter) -> Answer:
     """The answer with its citations; a model that says it cannot tell has refused, and so has an empty text."""
     text = text.strip()
-    cannot_tell = refusal_text(question)
     run = prepared.run
-    if not text or (cannot_tell.rstrip(".。") in text and len(text) <= len(cannot_tell) + 40):
+    if says_nothing(text):
         reason = "the generator found no answer in the evidence"
-        return Answer(question, cannot_tell, True, results=run.results, trace=run.trace, refusal_reason=reason)
+        return Answer(
+            question, refusal_text(question), True, results=run.results, trace=run.trace, refusal_reason=reason
+        )
     removed = [f"removed mark {mark}" for mark in cleaner.removed]
     warnings = [*prepared.warnings, *removed, *check_claims(text, prepared.sources)]
     return Answer(

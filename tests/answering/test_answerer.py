@@ -11,6 +11,7 @@ import pytest
 
 from rag_cluster.answering import records
 from rag_cluster.answering.answerer import Answerer, AnswerLimits
+from rag_cluster.answering.language import refusal_text
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.answers import AnswerEvent, GenerationRequest
@@ -137,10 +138,28 @@ async def test_no_evidence_is_refused_without_a_generator(library: Library, conv
     assert answer.refusal_reason == "no evidence" and generator.requests == []
 
 
-@pytest.mark.parametrize("said", ["", "This cannot be determined from the current knowledge base."])
-async def test_a_generator_that_finds_nothing_has_refused(library: Library, conversations: Any, said: str) -> None:
-    answer = await answerer(library, conversations, Scripted(said)).answer(LOCAL, KB, QUESTION)
-    assert answer.refused and answer.citations == ()
+@pytest.mark.parametrize(
+    "said",
+    [
+        "",
+        "This cannot be determined from the current knowledge base.",
+        "Based on the documents, this cannot be determined from the current knowledge base.",
+        "This cannot be determined from the current knowledge base. [Source 1](citation://1)",
+        "根据当前知识库无法确定。",
+    ],
+)
+@pytest.mark.parametrize("question", [QUESTION, "台风红色预警时岸桥必须怎样？"])
+async def test_a_generator_that_finds_nothing_has_refused(
+    library: Library, conversations: Any, said: str, question: str
+) -> None:
+    answer = await answerer(library, conversations, Scripted(said)).answer(LOCAL, KB, question)
+    assert answer.refused and answer.citations == () and answer.text == refusal_text(question)
+
+
+async def test_one_that_answers_a_part_with_its_source_has_not(library: Library, conversations: Any) -> None:
+    said = "根据当前知识库无法确定由谁发布，但岸桥必须停止作业。[来源 1](citation://1)"
+    answer = await answerer(library, conversations, Scripted(said)).answer(LOCAL, KB, "台风红色预警时岸桥必须怎样？")
+    assert not answer.refused and answer.text == said and len(answer.citations) == 1
 
 
 async def test_the_generator_sees_rules_sources_and_the_question(library: Library, conversations: Any) -> None:
