@@ -23,7 +23,9 @@ from PIL import Image
 
 from rag_cluster.domain.access import LOCAL, AccessAttributes, Principal
 from rag_cluster.domain.documents import Receipt, RunStatus
+from rag_cluster.domain.retrieval import EvidenceRow
 from rag_cluster.stores.postgres import evidence
+from rag_cluster.stores.postgres.evidence import PostgresEvidence
 from rag_cluster.wiring import Services
 
 FULL = os.environ.get("RAG_FULL_COUNTS") == "1"
@@ -48,6 +50,8 @@ class Base:
     """Of the uploads."""
     mounted: bool = False
     """Whether the agent mounts it."""
+    uploads: dict[str, tuple[Known, dict[str, Any]]] = field(default_factory=dict)
+    """Idempotency key -> the document that came with it, and its request."""
 
 
 @dataclass
@@ -119,6 +123,26 @@ def _principal(draw: random.Random, world: World, number: int) -> Principal:
     )
 
 
+def _upload(mark: str, number: int, access: AccessAttributes) -> dict[str, Any]:
+    """The request of a document that bears its mark everywhere."""
+    text = (
+        f"# Crane report {mark}\n\nThe crane report says {mark}. 岸桥检查 {mark}。\n\n"
+        f"![plan {mark}](data:image/png;base64,{_picture(number)})\n\n| part | {mark} |\n|---|---|\n| crane | 7 |\n"
+    )
+    fields = {"security_level": str(access.security_level), "metadata": json.dumps({"mark": mark, "n": number})}
+    if access.acl is not None:
+        fields["acl"] = json.dumps(list(access.acl))
+    if access.department:
+        fields["department"] = access.department
+    return {"files": {"file": (f"{mark}.md", text)}, "data": fields}
+
+
+def _accepted(accepted: httpx.Response, base: Base, access: AccessAttributes, mark: str) -> Known:
+    assert accepted.status_code == 202, accepted.text
+    body = accepted.json()
+    return Known(body["document_id"], base, access, {body["document_id"], body["job_id"], mark}, [body["job_id"]], [])
+
+
 @pytest.fixture
 async def world(api: httpx.AsyncClient, services: Services, work: Callable[[], int]) -> World:
     draw, world = random.Random(3), World()
@@ -140,22 +164,8 @@ async def world(api: httpx.AsyncClient, services: Services, work: Callable[[], i
     for number in range(BASES * DOCUMENTS):
         base, access = world.bases[number % BASES], _access(draw)
         mark = f"{SECRET}doc{number}x{draw.randrange(10**9)}"
-        text = (
-            f"# Crane report {mark}\n\nThe crane report says {mark}. 岸桥检查 {mark}。\n\n"
-            f"![plan {mark}](data:image/png;base64,{_picture(number)})\n\n| part | {mark} |\n|---|---|\n| crane | 7 |\n"
-        )
-        fields = {"security_level": str(access.security_level), "metadata": json.dumps({"mark": mark, "n": number})}
-        if access.acl is not None:
-            fields["acl"] = json.dumps(list(access.acl))
-        if access.department:
-            fields["department"] = access.department
-        accepted = await api.post(
-            f"/v1/knowledge-bases/{base.id}/documents", files={"file": (f"{mark}.md", text.encode())}, data=fields
-        )
-        body = accepted.json()
-        known = Known(body["document_id"], base, access, {body["document_id"], mark}, [body["job_id"]], [])
-        known.marks.add(body["job_id"])
-        world.documents.append(known)
+        accepted = await api.post(f"/v1/knowledge-bases/{base.id}/documents", **_upload(mark, number, access))
+        world.documents.append(_accepted(accepted, base, access, mark))
     for one in world.documents:
         one.base.source = services.catalog.document(one.id, LOCAL).source_id
         one.base.marks.add(one.base.source)
@@ -170,8 +180,15 @@ async def world(api: httpx.AsyncClient, services: Services, work: Callable[[], i
 class Session:
     """One random caller after the other; every response is checked."""
 
-    def __init__(self, api: httpx.AsyncClient, services: Services, world: World, draw: random.Random) -> None:
-        self.api, self.services, self.world, self.draw = api, services, world, draw
+    def __init__(
+        self,
+        api: httpx.AsyncClient,
+        services: Services,
+        world: World,
+        draw: random.Random,
+        work: Callable[[], int],
+    ) -> None:
+        self.api, self.services, self.world, self.draw, self.work = api, services, world, draw, work
         self.caller, self.headers = LOCAL, {}
         self.callers = 0
         self.shown = self.refused = self.dropped = 0
@@ -204,14 +221,16 @@ class Session:
 
     async def send(self, method: str, url: str, **request: Any) -> httpx.Response:
         """The response, without a mark that is not the caller's."""
-        response = await self.api.request(method, url, headers=self.headers, **request)
+        headers = self.headers | request.get("headers", {})
+        response = await self.api.request(method, url, **{**request, "headers": headers})
         sent = url + json.dumps(request, ensure_ascii=False)
         told = response.text + response.content.decode("latin-1") + str(response.headers)
         leaked = {mark for mark in self.world.forbidden(self.caller) if mark in told and mark not in sent}
         assert not leaked, f"{method} {url} {request} told {self.caller} of {leaked}: {response.text[:2000]}"
         assert response.status_code < 500, response.text
         self.shown += SECRET in told
-        self.dropped += sum(map(int, re.findall(r'"dropped": ?(\d+)', response.text)))
+        counted = re.findall(r'"(dropped|checked|\w+_rounds)": ?\d', response.text)
+        assert self.caller.unrestricted or not counted, f"{url} counted what {self.caller} may not see: {counted}"
         self.refused += response.status_code in (403, 404)
         return response
 
@@ -239,9 +258,15 @@ class Session:
             wanted = [known for known in wanted if known.base is base]
         if draw.random() < 0.3:
             options["filters"] = {"not": {"field": "n", "operator": "lt", "value": 0}}
+        if draw.random() < 0.4:
+            # With a threshold that nothing passes, what is found is found by words in PostgreSQL.
+            options["keyword_fallback"], options["score_threshold"] = True, draw.choice([None, 1e9])
         name = draw.choice([base.id, base.name])
         body = {"knowledge_base": name, "query": draw.choice(["crane report", "岸桥检查"]), "options": options}
         response = await self.send("POST", "/v1/retrieve", json=body)
+        if draw.random() < 0.2:
+            text = await self.send("POST", "/v1/context", json=body)
+            assert text.status_code == response.status_code
         if not self.caller.may_use(base.id):
             assert response.status_code == 404
             return
@@ -329,15 +354,19 @@ class Session:
             await self.send(method, pattern.format(self.world.runs[number]))
 
     async def any_route(self) -> None:
-        """A GET of the schema, filled with the ids of anything: also of routes that came after this test."""
+        """A route of the schema, filled with the ids of anything: also of routes that came after this test. Who may
+        change nothing also tries those that change something."""
         schema = self.routes
-        path, parameters = self.draw.choice(schema)
+        method, path, parameters = self.draw.choice(
+            [route for route in schema if route[0] == "get" or not self.caller.unrestricted]
+        )
         known = self.uploaded()
         keys = [known.id, known.jobs[0], known.assets[0], known.base.id, known.base.name, *self.world.runs]
         keys += [known.base.agent, known.base.source]
         url = re.sub(r"\{[^}]*\}", lambda _: self.draw.choice(keys), path)
         query = {name: self.draw.choice([known.base.id, known.base.name]) for name in parameters}
-        await self.send("GET", url, params=query)
+        response = await self.send(method.upper(), url, params=query, **({} if method == "get" else {"json": {}}))
+        assert method == "get" or response.status_code >= 400
 
     async def explain(self) -> None:
         """A chunk, a document or a text that the caller may not read is answered as one that is not there."""
@@ -408,6 +437,66 @@ class Session:
         elif method == "POST":
             assert source["source_id"] != base.source and response.status_code == 404
 
+    async def rule(self) -> None:
+        """Knowledge bases, sources and agents: made, changed and deleted by administrators of the knowledge base."""
+        base, draw, name = self.draw.choice(self.world.bases), self.draw, f"{SECRET}name{self.draw.randrange(10**9)}"
+        named = draw.choice([base.id, base.name])
+        paths: list[tuple[str, str, str, dict[str, Any]]] = [
+            ("PATCH", "/v1/knowledge-bases/{}", named, {"json": {"description": "here"}}),
+            ("DELETE", "/v1/knowledge-bases/{}", named, {}),
+            ("GET", "/v1/sources/{}", base.source, {}),
+            ("PATCH", "/v1/sources/{}", base.source, {"json": {"priority": draw.randint(-5, 5)}}),
+            ("DELETE", "/v1/sources/{}", base.source, {}),
+            ("DELETE", "/v1/agents/{}", base.agent, {}),
+        ]
+        bodies = [
+            ("/v1/agents", {"name": name}),
+            ("/v1/sources", {"kind": "bulk", "name": name}),
+        ]
+        if not (self.caller.unrestricted and self.caller.may_use(base.id)):
+            if draw.random() < 0.6:
+                method, pattern, key, request = draw.choice(paths)
+                await self.as_if_it_were_not_there(method, pattern, key, **request)
+                return
+            url, body = draw.choice(bodies)
+            await self.as_if_it_were_not_there_by_body(url, body, "knowledge_base", named)
+            await self.as_if_it_were_not_there_by_body("/v1/knowledge-bases", {}, "name", base.name)
+            return
+        if self.caller.knowledge_bases is None:
+            bodies.append(("/v1/knowledge-bases", {"name": name}))
+        url, body = draw.choice(bodies)
+        made = await self.send("POST", url, json=body | ({"knowledge_base": named} if "bases" not in url else {}))
+        assert made.status_code == 201, made.text
+        assert (await self.send("DELETE", f"{url}/{made.json()['id']}")).status_code == 200
+        base.marks |= {made.json()["id"], name}
+        method, pattern, key, request = draw.choice([one for one in paths if one[0] != "DELETE"])
+        assert (await self.send(method, pattern.format(key), **request)).status_code == 200
+
+    async def upload(self) -> None:
+        """A key names an upload of one knowledge base, whatever came with it to others."""
+        draw, number = self.draw, self.draw.randrange(BASES)
+        base, key = self.world.bases[number], draw.choice(["import-1", "import-2"])
+        mark, access = f"{SECRET}{key.replace('-', '')}base{number}", _access(draw)
+        url, sent = "/v1/knowledge-bases/{}/documents", {"headers": {"Idempotency-Key": key}}
+        request = _upload(mark, 100 + number, access) | sent
+        if not (self.caller.unrestricted and self.caller.may_use(base.id)):
+            await self.as_if_it_were_not_there("POST", url, draw.choice([base.id, base.name]), **request)
+            return
+        if key not in base.uploads:
+            known = _accepted(await self.send("POST", url.format(base.id), **request), base, access, mark)
+            assert self.work() == 1
+            known.assets = [asset.id for asset in self.services.catalog.assets(known.id)]
+            known.marks |= set(known.assets)
+            self.describe(known)
+            self.world.documents.append(known)
+            base.uploads[key] = known, request
+        known, request = base.uploads[key]
+        other = _upload(mark, 100 + number, AccessAttributes((), None, 8)) | sent
+        if not known.deleted:
+            again = (await self.send("POST", url.format(base.id), **request)).json()
+            assert (again["document_id"], again["job_id"]) == (known.id, known.jobs[0])
+            assert (await self.send("POST", url.format(base.id), **other)).status_code == 409
+
     async def correct(self) -> None:
         """Write a correction, or the same one with another rule or with none, and list them."""
         world, draw = self.world, self.draw
@@ -476,20 +565,33 @@ class Session:
         known.marks.add(known.chunk)
 
     @property
-    def routes(self) -> list[tuple[str, list[str]]]:
+    def routes(self) -> list[tuple[str, str, list[str]]]:
         schema = self.api._transport.app.openapi()  # type: ignore[attr-defined]
         return [
-            (path, [one["name"] for one in operations["get"].get("parameters", ()) if one["name"] == "knowledge_base"])
+            (method, path, [one["name"] for one in operation.get("parameters", ()) if one["name"] == "knowledge_base"])
             for path, operations in schema["paths"].items()
-            if path.startswith("/v1/") and "get" in operations
+            for method, operation in operations.items()
+            if path.startswith("/v1/")
         ]
 
 
 @pytest.mark.timeout(3600)
 async def test_nothing_that_a_caller_may_not_read_is_ever_told(
-    api: httpx.AsyncClient, services: Services, world: World, monkeypatch: pytest.MonkeyPatch
+    api: httpx.AsyncClient,
+    services: Services,
+    world: World,
+    work: Callable[[], int],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    session = Session(api, services, world, random.Random(5))
+    session = Session(api, services, world, random.Random(5), work)
+    second_check = PostgresEvidence.rows
+
+    async def watched(*arguments: Any) -> dict[str, EvidenceRow]:
+        found = await second_check(*arguments)
+        session.dropped += len(arguments[3]) - len(found)
+        return found
+
+    monkeypatch.setattr(PostgresEvidence, "rows", watched)
     endpoints = [
         session.retrieve,
         session.retrieve,
@@ -505,6 +607,8 @@ async def test_nothing_that_a_caller_may_not_read_is_ever_told(
         session.explain,
         session.ask_an_agent,
         session.manage,
+        session.rule,
+        session.upload,
         session.correct,
     ]
     for known in world.documents:
