@@ -45,10 +45,10 @@ def prepare(
 @app.command()
 @command
 def check(as_json: Json = False) -> None:
-    """Load the embedder and the reranker that the settings name; say what they are, how fast, and whether they compute
+    """Load the models that the settings name; say what they are, how fast, and whether embedder and reranker compute
     what the reference implementation computes, on 64 texts.
 
-    Needs no store; RAG_EMBEDDER and RAG_RERANKER name the models.
+    Needs no store; RAG_EMBEDDER, RAG_RERANKER and RAG_GENERATOR name the models. Exit code 1 when one does not answer.
 
     Example: `rag-cluster models check`
     """
@@ -58,9 +58,10 @@ def check(as_json: Json = False) -> None:
     checks = check_models(get_settings())
     if as_json:
         emit({"models": [dataclasses.asdict(found) for found in checks]})
-        return
-    columns = ("", *(found.role for found in checks))
-    table("Models of these settings", columns, _lines(checks))
+    else:
+        table("Models of these settings", ("", *(found.role for found in checks)), _lines(checks))
+    if any(found.problem for found in checks):
+        raise typer.Exit(1)
 
 
 def _lines(checks: Sequence[ModelCheck]) -> list[list[str]]:
@@ -71,13 +72,14 @@ def _lines(checks: Sequence[ModelCheck]) -> list[list[str]]:
         "dimension": lambda found: _number(found.dimension),
         "tokens of a text": lambda found: _number(found.max_tokens),
         "parameters": lambda found: _number(found.parameters) or "not known",
-        "memory": lambda found: f"{found.memory_bytes / 1e6:,.0f} MB",
-        "loaded in": lambda found: f"{found.load_seconds:,.1f} s",
+        "memory": lambda found: _measured(found.memory_bytes and found.memory_bytes / 1e6, "MB", 0),
+        "loaded in": lambda found: _measured(found.load_seconds, "s"),
         "speed": _speed,
-        "one query": lambda found: f"{found.query_milliseconds:,.1f} ms",
+        "one query": _query,
         "reference": lambda found: found.reference,
         "difference": _difference,
         "ranking": lambda found: str(found.agreement) if found.agreement else "",
+        "problem": lambda found: found.problem,
     }
     return [[name, *map(say_it, checks)] for name, say_it in facts.items()]
 
@@ -87,9 +89,18 @@ def _number(value: int | None) -> str:
 
 
 def _speed(found: ModelCheck) -> str:
-    if found.tokens_per_second is not None:
-        return f"{found.tokens_per_second:,.0f} tokens/s"
-    return f"{found.pairs_per_second:,.1f} pairs/s, 30 candidates a query"
+    if found.pairs_per_second is not None:
+        return f"{found.pairs_per_second:,.1f} pairs/s, 30 candidates a query"
+    return _measured(found.tokens_per_second, "tokens/s", 0)
+
+
+def _query(found: ModelCheck) -> str:
+    said = _measured(found.query_milliseconds, "ms")
+    return f"{said} to the first word" if said and found.role == "generator" else said
+
+
+def _measured(value: float | None, unit: str, digits: int = 1) -> str:
+    return "" if value is None else f"{value:,.{digits}f} {unit}"
 
 
 def _difference(found: ModelCheck) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -23,27 +24,31 @@ if TYPE_CHECKING:
 LEAST_SECONDS = 1.0
 """Of a measurement of speed."""
 QUERIES = 20
+GPU_CHUNKS = 1024
+"""Texts of a GPU's measurement: more tokens than one pack holds."""
 REFERENCE = "sentence-transformers"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class ModelCheck:
     """None: not known, or not asked."""
 
     role: str
     name: str
     device: str
-    dtype: str
-    dimension: int | None
-    max_tokens: int | None
-    parameters: int | None
-    memory_bytes: int
-    """Of the weights, or by how much loading made this process grow."""
-    load_seconds: float
-    tokens_per_second: float | None
-    pairs_per_second: float | None
-    query_milliseconds: float
-    """Median of one query; of a reranker, of 30 candidates."""
+    dtype: str = ""
+    dimension: int | None = None
+    max_tokens: int | None = None
+    """Of one text or pair; of a generator, of prompt and answer together."""
+    parameters: int | None = None
+    memory_bytes: int | None = None
+    """Of a GPU: the most that was allocated while speed was measured. Of a CPU: of the weights, or by how much loading
+    made this process grow."""
+    load_seconds: float | None = None
+    tokens_per_second: float | None = None
+    pairs_per_second: float | None = None
+    query_milliseconds: float | None = None
+    """Median of one query; of a reranker, of 30 candidates; of a generator, until its first word."""
     reference: str
     """The implementation compared with, or why there is none."""
     cosine: float | None = None
@@ -51,17 +56,20 @@ class ModelCheck:
     score_difference: float | None = None
     """Largest of a reranker's."""
     agreement: Agreement | None = None
+    problem: str = ""
+    """Why it could not be measured."""
 
 
 def check_embedder(name: str, embedder: Embedder, options: EngineOptions) -> ModelCheck:
     """Load, measure and compare on 32 questions and 32 passages. ModelUnavailableError and the like when it cannot."""
+    others = _allocated(options.device)
     seconds, grown = _loaded(lambda: embedder.embed_queries([QUESTIONS[0]]))
     queries, passages = embedder.embed_queries(QUESTIONS), embedder.embed_documents(PASSAGES)
-    texts = list(PASSAGES) * 4
+    facts = _facts(embedder)
+    texts = chunks(GPU_CHUNKS) if _on_gpu(facts) else list(PASSAGES) * 4
     tokens = sum(embedder.tokenizer.count_many(texts))
     rounds, took = _repeated(lambda: embedder.embed_documents(texts))
     times = [_seconds(partial(embedder.embed_queries, [question])) for question in QUESTIONS[:QUERIES]]
-    facts = _facts(embedder)
     found = ModelCheck(
         role="embedder",
         name=name,
@@ -70,10 +78,9 @@ def check_embedder(name: str, embedder: Embedder, options: EngineOptions) -> Mod
         dimension=embedder.dimension,
         max_tokens=embedder.max_tokens,
         parameters=facts.get("parameters"),
-        memory_bytes=facts.get("memory", grown),
+        memory_bytes=_memory(facts, grown, others),
         load_seconds=seconds,
         tokens_per_second=tokens * rounds / took,
-        pairs_per_second=None,
         query_milliseconds=1000 * median(times),
         reference=_no_reference(name, embedder),
     )
@@ -90,6 +97,7 @@ def check_embedder(name: str, embedder: Embedder, options: EngineOptions) -> Mod
 
 def check_reranker(name: str, reranker: Reranker, options: EngineOptions) -> ModelCheck:
     """Load, measure with 30 candidates a question, and compare."""
+    others = _allocated(options.device)
     seconds, grown = _loaded(lambda: reranker.rerank(QUESTIONS[0], PASSAGES[:1]))
     # Half of them English.
     candidates = [passage for pair in zip(PASSAGES[:15], PASSAGES[16:31], strict=True) for passage in pair]
@@ -100,17 +108,18 @@ def check_reranker(name: str, reranker: Reranker, options: EngineOptions) -> Mod
         scores.append(reranker.rerank(question, candidates))
         times.append(time.perf_counter() - start)
     facts = _facts(reranker)
+    if _on_gpu(facts):
+        texts = chunks(len(candidates))
+        times = [_seconds(partial(reranker.rerank, question, texts)) for question in questions]
     found = ModelCheck(
         role="reranker",
         name=name,
         device=facts.get("device", _place(name)),
         dtype=facts.get("dtype", ""),
-        dimension=None,
         max_tokens=facts.get("max_tokens"),
         parameters=facts.get("parameters"),
-        memory_bytes=facts.get("memory", grown),
+        memory_bytes=_memory(facts, grown, others),
         load_seconds=seconds,
-        tokens_per_second=None,
         pairs_per_second=len(questions) * len(candidates) / sum(times),
         query_milliseconds=1000 * median(times),
         reference=_no_reference(name, reranker),
@@ -127,6 +136,33 @@ def check_reranker(name: str, reranker: Reranker, options: EngineOptions) -> Mod
         score_difference=float(np.abs(mine - theirs).max()),
         agreement=compare_rankings(theirs.astype(np.float32), mine.astype(np.float32)),
     )
+
+
+def chunks(count: int) -> list[str]:
+    """Texts of about 250 tokens, as ingestion makes them: what keeps a GPU busy."""
+    return [" ".join((PASSAGES * 2)[at % len(PASSAGES) :][:14]) for at in range(count)]
+
+
+def _on_gpu(facts: dict[str, Any]) -> bool:
+    return str(facts.get("device")).startswith("cuda")
+
+
+def _allocated(device: str) -> int:
+    """Bytes of the GPU that models before this one hold in this process. From here on the most is counted anew."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_initialized() or device == "cpu":
+        return 0
+    place = None if device == "auto" else device
+    torch.cuda.reset_peak_memory_stats(place)
+    return int(torch.cuda.memory_allocated(place))
+
+
+def _memory(facts: dict[str, Any], grown: int, others: int) -> int:
+    if not _on_gpu(facts):
+        return int(facts.get("memory", grown))
+    import torch
+
+    return int(torch.cuda.max_memory_allocated(facts["device"])) - others
 
 
 def _place(name: str) -> str:

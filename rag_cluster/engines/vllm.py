@@ -67,6 +67,11 @@ class VllmGenerator:
         self._last_token = 0.0
         self.meter = GenerationMeter(self.name, metrics or NullMetrics())
 
+    @property
+    def context_tokens(self) -> int:
+        """Prompt and answer together: of a started engine what it reads, else what was asked for."""
+        return int(self._engine.model_config.max_model_len) if self._engine is not None else self._context_tokens
+
     async def start(self) -> None:
         """Load the model and let it say a word. MissingDependencyError, InvalidSettingError, ModelUnavailableError.
 

@@ -159,11 +159,19 @@ class EngineServices(Wired):
 
 
 def check_models(settings: Settings) -> list[ModelCheck]:
-    """What the embedder and the reranker of the settings are and do on this machine. Needs no store."""
+    """What the models of the settings are and do on this machine. Needs no store.
+
+    A language model comes first and is given back: it would not share a GPU's memory with the others.
+    """
     from rag_cluster.engines.check import check_embedder, check_reranker
+    from rag_cluster.engines.check_generator import check_generator
 
     services = EngineServices(settings)
-    checks = [check_embedder(settings.embedder, services.embedder, embedder_options(settings))]
+    checks = []
+    if settings.generator != "extractive":
+        generator = services.generator(services.async_embedder)
+        checks.append(check_generator(settings.generator, generator, settings.generator_context_tokens))
+    checks.append(check_embedder(settings.embedder, services.embedder, embedder_options(settings)))
     if services.reranker is not None:
         checks.append(check_reranker(settings.reranker, services.reranker, reranker_options(settings)))
     return checks
