@@ -10,8 +10,10 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.marks import MARK, mark
 
+_OWN = r"\[(?:来源|Source) \d+\]\(citation://\d+\)"
 _MARK = re.compile(
     r"\[(?P<label>[^\[\]\n]*)\]\(\s*citation://(?P<link>[^()\s]*)\s*\)"
     r"|\[\s*(?:来源|Source)\s*(?P<bare>\d+)\s*\](?!\()"
@@ -20,6 +22,8 @@ _MARK = re.compile(
     r"|citation://[\w-]*",
     re.IGNORECASE,
 )
+_RUN = re.compile(rf"{_OWN}(?:[\s,;，；、]*(?:and\b|[和与及&])?\s*{_OWN})*")
+"""Marks with what joins them."""
 _OPEN = re.compile(
     r"(?:!?\[[^\[\]\n]{0,200}(?:\](?:\([^()\n]{0,200})?)?"
     r"|!"
@@ -31,31 +35,42 @@ _OPEN = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Cited:
-    """A stretch of an answer and the sources that its closing marks name; () at the end of an answer without marks."""
+    """Sentences of an answer and the sources that their marks name; () at the end of an answer without marks."""
 
     text: str
     numbers: tuple[int, ...]
 
 
 def stretches(answer: str) -> Iterator[Cited]:
-    """Split a cleaned answer at its runs of marks."""
-    text, numbers = "", list[int]()
+    """Split a cleaned answer behind each sentence that holds marks, or is followed by them; the text has none of them.
+
+    A mark is of its whole sentence and of those before it that have none.
+    """
+    text, marked = _without_own(answer)
+    spans = sentences(text) or [(0, 0)]
+    begin = at = 0
+    for sentence in range(len(spans)):
+        end = spans[sentence + 1][0] if sentence + 1 < len(spans) else len(text)
+        numbers: list[int] = []
+        while at < len(marked) and marked[at][0] <= end:
+            numbers.extend(marked[at][1])
+            at += 1
+        if numbers:
+            yield Cited(text[begin:end], tuple(dict.fromkeys(numbers)))
+            begin = end
+    if text[begin:].strip(" \t\n.,;，。；、"):
+        yield Cited(text[begin:], ())
+
+
+def _without_own(answer: str) -> tuple[str, list[tuple[int, list[int]]]]:
+    """The text, and where in it which numbers were."""
+    text, marked = "", list[tuple[int, list[int]]]()
     position = 0
-    for found in MARK.finditer(answer):
-        between = answer[position : found.start()]
-        if between.strip(" \t.,;，。；、") and numbers:
-            yield Cited(text, tuple(numbers))
-            text, numbers = "", []
-        if not numbers:
-            text += between
-        numbers.append(int(found[1]))
+    for found in _RUN.finditer(answer):
+        text += answer[position : found.start()]
+        marked.append((len(text), [int(number) for number in MARK.findall(found[0])]))
         position = found.end()
-    if numbers:
-        yield Cited(text, tuple(numbers))
-        text = ""
-    rest = answer[position:]
-    if rest.strip(" \t\n.,;，。；、"):
-        yield Cited(text + rest, ())
+    return text + answer[position:], marked
 
 
 class MarkFilter:

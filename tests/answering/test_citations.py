@@ -110,6 +110,14 @@ def test_each_sentence_is_checked_against_what_it_cites() -> None:
     assert len(warnings) == 1 and "source 1" in warnings[0]
 
 
+@pytest.mark.parametrize("before", ["According to {}, it lifts {} tonnes.", "根据{}，岸桥起重量为{}吨。"])
+def test_a_sentence_is_checked_and_quoted_whole_wherever_its_mark_stands(before: str) -> None:
+    both = [source(1, chunk("c", "It lifts 65 tonnes. 岸桥起重量为65吨。", 1)), source(2, chunk("d", "70 knots.", 9))]
+    (warning,) = check_claims(before.format(cite(1), 70), both)
+    assert "not in source 1: 70" in warning
+    assert "65" in build_citations(before.format(cite(1), 65), both)[0].quote
+
+
 def test_the_numbers_of_a_list_are_no_claims() -> None:
     assert check_claims(f"1. It lifts 65 tonnes.\n2) It was built in 2019.\n{cite(1)}", [source()]) == []
 

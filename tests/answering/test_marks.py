@@ -66,6 +66,30 @@ def test_text_without_marks_is_not_held_back() -> None:
     assert MarkFilter(1, frozenset(), "en").feed("A plain sentence.") == "A plain sentence."
 
 
+TWO = "[Source 2](citation://2)"
+
+
+@pytest.mark.parametrize(
+    ("answer", "parts"),
+    [
+        (f"According to {MARK}, it lifts 70. Next. {TWO}", [("According to , it lifts 70.", (1,)), ("Next.", (2,))]),
+        (
+            f"根据{MARK}，起重量为70吨；根据{TWO}，拖船70节。",
+            [("根据，起重量为70吨；", (1,)), ("根据，拖船70节。", (2,))],
+        ),
+        (f"One {MARK} and two {TWO}.", [("One  and two .", (1, 2))]),
+        (f"One. {MARK}\n{TWO}", [("One.", (1, 2))]),
+        (f"One. {MARK} and {TWO} Two.", [("One.", (1, 2)), ("Two.", ())]),
+        (f"一。{MARK}和{TWO}二。", [("一。", (1, 2)), ("二。", ())]),
+        (f"{MARK} One.", [("One.", (1,))]),
+        (MARK, [("", (1,))]),
+        ("", []),
+    ],
+)
+def test_a_mark_is_of_its_whole_sentence(answer: str, parts: list[tuple[str, tuple[int, ...]]]) -> None:
+    assert [(part.text.strip(), part.numbers) for part in stretches(answer)] == parts
+
+
 def test_an_answer_splits_at_its_marks() -> None:
     answer = f"One. {MARK} Two and three. [Source 2](citation://2){MARK} Four."
     assert [(part.text.strip(), part.numbers) for part in stretches(answer)] == [
