@@ -12,6 +12,8 @@ from rag_cluster.telemetry import DOCUMENTS_TOTAL, ERRORS_TOTAL
 
 log = logging.getLogger("rag_cluster.ingestion")
 
+DELETED_MEANWHILE = "deleted_meanwhile"
+
 
 @dataclass(frozen=True, slots=True)
 class Failure:
@@ -65,6 +67,12 @@ def failed(
         log.warning("failure not written to the ledger", exc_info=True, extra={"uri": uri, "document_id": document_id})
     write_path.metrics.count(DOCUMENTS_TOTAL, outcome=receipt.outcome)
     return receipt
+
+
+def deleted_meanwhile(uri: str, document_id: str, stage: str) -> Receipt:
+    """Of a document that somebody deleted after the run began: it stays deleted until a later run lists it."""
+    message = "deleted since this run began; the next run that lists it brings it back"
+    return Receipt(uri, document_id, "skipped", stage=stage, error_type=DELETED_MEANWHILE, message=message)
 
 
 def record_failure(write_path: WritePath, claim: Claim, failure: Failure) -> bool:

@@ -11,7 +11,8 @@ from typing import Any
 from rag_cluster.domain.access import AccessAttributes
 from rag_cluster.domain.documents import PlanAction, PlannedFile, Receipt, SourceFile
 from rag_cluster.domain.ports import InputProblem
-from rag_cluster.errors import RagClusterError, UnsupportedDocumentTypeError
+from rag_cluster.errors import NotFoundError, RagClusterError, UnsupportedDocumentTypeError
+from rag_cluster.ingestion.failures import deleted_meanwhile
 from rag_cluster.ingestion.listing import Patterns, list_inputs
 from rag_cluster.ingestion.write_path import WritePath
 
@@ -113,7 +114,8 @@ def _settle(write_path: WritePath, planned: PlannedFile, options: PlanOptions) -
         case PlanAction.RECOGNIZE:
             # Its text is visible already and may wait for long: who may read it changes now.
             if not options.dry_run and not (file.keeps_access and file.keeps_metadata):
-                _apply_attributes(write_path, planned)
+                applied = _apply_attributes(write_path, planned)
+                return applied if applied.outcome == "skipped" else planned
             return planned
         case PlanAction.PREPARE | PlanAction.INDEX:
             return planned
@@ -141,5 +143,8 @@ def _apply_attributes(write_path: WritePath, planned: PlannedFile) -> Receipt:
     started = time.perf_counter()
     access = None if file.keeps_access else file.access
     metadata = None if file.keeps_metadata else file.metadata
-    write_path.retry.call(lambda: write_path.catalog.update_document(document_id, access=access, metadata=metadata))
+    try:
+        write_path.retry.call(lambda: write_path.catalog.update_document(document_id, access=access, metadata=metadata))
+    except NotFoundError:
+        return deleted_meanwhile(file.uri, document_id, "plan")
     return Receipt(file.uri, document_id, "attributes", seconds=time.perf_counter() - started)

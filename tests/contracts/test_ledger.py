@@ -10,7 +10,7 @@ import pytest
 
 from rag_cluster.domain import ids
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.domain.documents import DocumentStatus, Receipt, RunStatus
+from rag_cluster.domain.documents import DocumentStatus, Receipt, RunStatus, SourceKind
 from rag_cluster.domain.ports import Catalog, Ledger, Outbox
 from rag_cluster.errors import ClaimLostError, ConflictError, IndexMismatchError, InvalidRequestError, NotFoundError
 from tests.contracts.ledger_steps import Ingest, listed, part_content, parts
@@ -573,9 +573,31 @@ def test_an_ingest_before_the_purge_is_through_leaves_only_debts_on_old_versions
     assert ingest.complete(again, ingest.snapshot(again)[0])
 
 
+def test_a_run_does_not_bring_back_what_was_deleted_since_it_began(ingest: Ingest, ledger: Ledger) -> None:
+    claim = ingest.ready()
+    ledger.start_run(ingest.knowledge_base_id, [], {}, RUN)
+    ingest.catalog.tombstone(claim.document_id)
+    assert ingest.claim(owner=RUN) is None
+    ingest.catalog.purge_facts(claim.document_id)
+    assert ingest.claim(owner=RUN) is None, "nor once the delete is through"
+    ledger.start_run(ingest.knowledge_base_id, [], {}, LATER)
+    assert ingest.must_claim(owner=LATER).version == 2
+
+
+def test_an_ingest_after_a_delete_belongs_to_its_own_source(ingest: Ingest) -> None:
+    claim = ingest.ready()
+    ingest.catalog.tombstone(claim.document_id)
+    ingest.source_id = ids.upload_document_id()
+    with pytest.raises(NotFoundError):
+        ingest.claim()
+    ingest.source_id = ingest.catalog.ensure_source(ingest.knowledge_base_id, SourceKind.BULK, "other").id
+    ingest.must_claim()
+    assert ingest.catalog.document(claim.document_id, LOCAL).source_id == ingest.source_id
+
+
 # -- runs ------------------------------------------------------------------------------------------------------------
 
-RUN = "11111111-1111-1111-1111-111111111111"
+RUN, LATER = (f"{n}1111111-1111-1111-1111-111111111111" for n in "12")
 
 
 def test_a_run_is_watched_from_start_to_end(ingest: Ingest, ledger: Ledger) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -104,6 +105,26 @@ def test_attributes_that_differ_are_written_and_owed_to_the_index(bench: Bench) 
     again = planned(bench, options)["a.txt"]
     assert isinstance(again, Receipt)
     assert again.outcome == "unchanged"
+
+
+def test_a_document_deleted_before_its_turn_is_left_out_and_the_others_are_planned(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("a.txt", "b.txt"):
+        bench.write(name, "text")
+    ingest(bench, "a.txt", "b.txt")
+    catalog, update, deleted = bench.write_path.catalog, bench.write_path.catalog.update_document, list[str]()
+
+    def update_after_delete(document_id: str, **changes: Any) -> Any:
+        if not deleted:
+            deleted.append(catalog.tombstone(document_id).filename)
+        return update(document_id, **changes)
+
+    monkeypatch.setattr(catalog, "update_document", update_after_delete)
+    found = planned(bench, PlanOptions(metadata={"year": 2025}))
+    outcomes = {name: (item.outcome, item.error_type) for name, item in found.items() if isinstance(item, Receipt)}
+    assert outcomes.pop(deleted[0]) == ("skipped", "deleted_meanwhile")
+    assert list(outcomes.values()) == [("attributes", None)]
 
 
 def test_a_manifest_gives_back_what_was_planned(bench: Bench, tmp_path: Path) -> None:

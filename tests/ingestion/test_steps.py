@@ -243,6 +243,22 @@ def test_an_owner_whose_claim_was_taken_over_writes_nothing_and_the_new_owner_fi
     assert [row.outcome for row in index(bench, fresh) if isinstance(row, Receipt)] == ["ready"]
 
 
+def test_what_was_deleted_after_its_run_began_is_left_out_and_the_next_run_brings_it_back(bench: Bench) -> None:
+    bench.write("harbour.txt", "The quay is long.")
+    run, later = str(uuid.uuid4()), str(uuid.uuid4())
+    document_id = ingest(bench, "harbour.txt").document_id
+    bench.write("harbour.txt", "The quay is longer.")
+    todo = work(bench, "harbour.txt")
+    bench.write_path.ledger.start_run(bench.base.id, [], {}, run)
+    delete_document(bench.stores, document_id)
+    receipt = steps.prepare(bench.write_path, todo, owner=run)
+    assert isinstance(receipt, Receipt)
+    assert (receipt.outcome, receipt.error_type) == ("skipped", "deleted_meanwhile")
+    assert bench.calls["parsed"] == 1
+    bench.write_path.ledger.start_run(bench.base.id, [], {}, later)
+    assert prepare(bench, "harbour.txt", owner=later)
+
+
 def test_what_was_written_for_a_document_deleted_meanwhile_is_owed_a_delete(bench: Bench) -> None:
     bench.write("harbour.txt", "The quay is long.")
     parts = prepare(bench, "harbour.txt")

@@ -39,8 +39,8 @@ class Ledger(Runs, Protocol):
         lease_seconds: float,
     ) -> Claim | None:
         """Register the document and claim its version to make: a new number, or an unfinished one whose lease ended
-        (resumed=True when its snapshot is committed). None while somebody else holds a live claim, and when this
-        content failed for good since the owner's run began."""
+        (resumed=True when its snapshot is committed). None while somebody else holds a live claim, and when since the
+        owner's run began this content failed for good or the document was deleted."""
         ...
 
     def claim_version(self, document_id: str, version: int, *, owner: str, lease_seconds: float) -> Claim | None:

@@ -14,7 +14,7 @@ from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.domain.chunks import ChunkedDocument, Snapshot, part_boundaries
 from rag_cluster.domain.documents import Claim, DocumentAsset, DocumentStatus, Receipt, SourceFile
 from rag_cluster.errors import ClaimLostError, DocumentTooLargeError, EmptyDocumentError
-from rag_cluster.ingestion.failures import Failure, failed, is_ready, leave
+from rag_cluster.ingestion.failures import Failure, deleted_meanwhile, failed, is_ready, leave
 from rag_cluster.ingestion.rows import AwaitingRecognition, PreparedPart
 from rag_cluster.ingestion.steps.description import describe_images
 from rag_cluster.ingestion.write_path import WritePath
@@ -105,7 +105,9 @@ def _prepare(write_path: WritePath, work: Work, owner: str, recognize: bool) -> 
 
 
 def _not_ours(write_path: WritePath, work: Work) -> Receipt:
-    """Somebody has it in hand, or it failed for good since the run began."""
+    """Somebody has it in hand, or it was deleted or failed for good since the run began."""
+    if write_path.retry.call(lambda: write_path.catalog.index_row_facts(work.document_id)) is None:
+        return deleted_meanwhile(work.file.uri, work.document_id, "claim")
     versions = write_path.retry.call(lambda: write_path.catalog.versions(work.document_id))
     newest = versions[-1] if versions else None
     if newest is None or newest.status is not DocumentStatus.FAILED:

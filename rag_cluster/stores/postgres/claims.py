@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -39,9 +40,10 @@ class LedgerClaims:
         lease_seconds: float,
     ) -> Claim | None:
         """Register the document and claim its version to make: a new number, or an unfinished one whose lease ended
-        (resumed=True when its snapshot is committed). None while somebody else holds a live claim, and when the same
-        content failed for good since the owner's run began: a task that is repeated after its worker died, or a run
-        beside, must not fail it a second time.
+        (resumed=True when its snapshot is committed). None while somebody else holds a live claim, and when since the
+        owner's run began the same content failed for good (a task that is repeated after its worker died, or a run
+        beside, must not fail it a second time) or the document was deleted: what the run listed before is no reason to
+        bring it back.
 
         The file's access and metadata take effect at once, for a version published earlier too.
         """
@@ -59,7 +61,9 @@ class LedgerClaims:
                 return None
             deleted = facts["deleted_at"] is not None
             if deleted:
-                _revive(connection, facts, file)
+                if _began_before(connection, owner, facts["deleted_at"]):
+                    return None
+                _revive(connection, facts, file, as_uuid(source_id, "source"))
                 newest = None
             apply_attributes(
                 connection,
@@ -69,7 +73,8 @@ class LedgerClaims:
             )
             same_file = newest is not None and (newest["size"], newest["etag"]) == (file.size, file.etag)
             wanted = newest is not None and same_file and is_wanted(newest, content_fingerprint)
-            if newest is not None and wanted and _failed_meanwhile(connection, newest, owner):
+            failed = newest is not None and newest["status"] == DocumentStatus.FAILED and newest["error_permanent"]
+            if newest is not None and wanted and failed and _began_before(connection, owner, newest["updated_at"]):
                 return None
             if newest is not None and newest["resumable"]:
                 if wanted:
@@ -208,11 +213,10 @@ def newest_version(connection: Connection, document_id: str) -> dict[str, Any] |
     ).fetchone()
 
 
-def _failed_meanwhile(connection: Connection, version: Mapping[str, Any], owner: str) -> bool:
-    if version["status"] != DocumentStatus.FAILED or not version["error_permanent"]:
-        return False
+def _began_before(connection: Connection, owner: str, moment: datetime) -> bool:
+    """Whether the owner is a run that had begun by then. Uploads and corrections are no runs."""
     since = "SELECT 1 FROM ingestion_runs WHERE id = %s AND started_at <= %s"
-    return connection.execute(since, (known_uuid(owner), version["updated_at"])).fetchone() is not None
+    return connection.execute(since, (known_uuid(owner), moment)).fetchone() is not None
 
 
 def take_claim(
@@ -298,8 +302,9 @@ def _register(
     return facts
 
 
-def _revive(connection: Connection, facts: Mapping[str, Any], file: SourceFile) -> None:
-    """Take a tombstone away, for an ingest after a delete. What the delete still owed concerns old versions only."""
+def _revive(connection: Connection, facts: Mapping[str, Any], file: SourceFile, source_id: str) -> None:
+    """Take a tombstone away, for an ingest after a delete: a new document of its source, except for its id. What the
+    delete still owed concerns old versions only."""
     old = connection.execute(
         "DELETE FROM outbox WHERE document_id = %s AND kind = %s RETURNING id",
         (facts["id"], OutboxKind.PURGE_DOCUMENT),
@@ -307,11 +312,14 @@ def _revive(connection: Connection, facts: Mapping[str, Any], file: SourceFile) 
     if old or facts["purged_at"] is None:
         owe_versions(connection, facts["id"], facts["knowledge_base_id"], 1, facts["next_version"] - 1)
     delete_facts(connection, facts["id"])
-    connection.execute(
-        """UPDATE documents SET deleted_at = NULL, purged_at = NULL, published_version = NULL, uri = %s,
-             filename = %s, created_at = now(), updated_at = now() WHERE id = %s""",
-        (file.uri, file.filename, facts["id"]),
+    revived = connection.execute(
+        """UPDATE documents d SET deleted_at = NULL, purged_at = NULL, published_version = NULL, source_id = s.id,
+             uri = %s, filename = %s, created_at = now(), updated_at = now()
+           FROM sources s WHERE d.id = %s AND s.id = %s AND s.knowledge_base_id = d.knowledge_base_id""",
+        (file.uri, file.filename, facts["id"], source_id),
     )
+    if not revived.rowcount:
+        raise NotFoundError(f"no source {source_id!r} in knowledge base {facts['knowledge_base_id']}")
 
 
 def new_version(connection: Connection, document_id: str, file: SourceFile, content_fingerprint: str) -> dict[str, Any]:
