@@ -1,11 +1,13 @@
 """What runs on a GPU, as far as a CPU can show it: attention over cumulative lengths, compiled with dynamic shapes, and
-packs filled up for CUDA graphs. The kernel itself is replaced by its definition."""
+packs filled up for CUDA graphs, and the way through both. Kernels and graphs are replaced by their definitions."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -45,6 +47,59 @@ def kernel() -> Iterator[list[int]]:
         yield seen
     finally:
         varlen._varlen_attn._backend_fns.pop("cpu", None)
+
+
+class RecordedCall:
+    """What a CUDA graph is: one call that was captured, computed anew into the same place by each replay."""
+
+    def __init__(self) -> None:
+        self.replays = 0
+
+    def captured(self, compute: Any, arguments: tuple[Any, ...], result: Any) -> None:
+        self._compute, self._arguments, self._result = compute, arguments, result
+
+    def replay(self) -> None:
+        self.replays += 1
+        self._result.copy_(self._compute(*self._arguments))
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, kernel: list[int]) -> Callable[[Any], dict[int, Any]]:
+    """Makes a runtime take the way of a GPU: pinned tensors, packs made ahead, graphs. Returns these by their size."""
+    import torch
+
+    from rag_cluster.engines.encoder.graphs import Graphs
+
+    calls: list[tuple[Any, ...]] = []
+
+    @contextlib.contextmanager
+    def capture(graph: RecordedCall, capture_error_mode: str) -> Iterator[None]:
+        yield
+        graph.captured(*calls[-1])
+
+    stream = SimpleNamespace(wait_stream=lambda other: None)
+    for name, fake in {
+        "device": contextlib.nullcontext,
+        "Stream": lambda device: stream,
+        "current_stream": lambda device: stream,
+        "stream": contextlib.nullcontext,
+        "Event": lambda: SimpleNamespace(synchronize=lambda: None, record=lambda: None),
+        "CUDAGraph": RecordedCall,
+        "graph": capture,
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, fake)
+    monkeypatch.setattr(torch.Tensor, "pin_memory", torch.Tensor.clone)
+
+    def as_on_a_gpu(runtime: Any) -> dict[int, Any]:
+        def compute(*arguments: Any) -> Any:
+            calls.append((runtime._small, arguments, runtime._small(*arguments)))
+            return calls[-1][2]
+
+        runtime._cuda, runtime._graphs = True, Graphs(compute, runtime.device)
+        recorded: dict[int, Any] = runtime._graphs._recorded
+        return recorded
+
+    return as_on_a_gpu
 
 
 def made(folder: Path, size: int) -> tuple[Any, list[Pack]]:
@@ -138,6 +193,33 @@ def test_a_gpu_gets_the_type_and_the_attention_that_it_knows(
     assert runtime._attention_of(device, torch.float32) is None
 
 
+def test_the_way_of_a_gpu_gives_the_vectors_of_a_cpu(small_bge_m3: Path, gpu: Callable[[Any], dict[int, Any]]) -> None:
+    import torch
+
+    from rag_cluster.engines.encoder.attention import unpadded
+    from rag_cluster.engines.encoder.runtime import Runtime
+    from rag_cluster.engines.encoder.weights import load_embedder
+
+    checkpoint, parts = made(small_bge_m3, 600)
+    place = {"device": torch.device("cpu"), "dtype": torch.float32, "attend": unpadded, "compiled": False}
+    runtime = Runtime(*load_embedder(checkpoint, 60), **place)
+    plain = runtime.run(parts, len(TEXTS))
+    recorded = gpu(runtime)
+    runtime.warm_up()
+    assert list(recorded) == [16, 32, 64, 128, 256, 512]
+    before = sum(one.graph.replays for one in recorded.values())
+    assert (runtime.run(iter(parts), len(TEXTS)) * plain).sum(axis=1).min() > 0.99999
+    small = sum(one.tokens <= 512 and len(one.rows) <= 16 for one in parts)
+    assert 0 < small < len(parts)
+    assert sum(one.graph.replays for one in recorded.values()) == before + small
+    tokenizer = tokenizer_of(checkpoint)
+    for text, vector in zip(TEXTS[:20], plain, strict=False):
+        (ids,) = tokenizer.encode([text], checkpoint.max_tokens)
+        assert (runtime.run([pack([Encoded(0, ids)])], 1)[0] * vector).sum() > 0.99999
+    with pytest.raises(ZeroDivisionError):
+        runtime.run((1 / 0 for _ in range(2)), 100)  # what prepares packs fails in its thread
+
+
 @pytest.mark.parametrize("model", ["minilm", "small_bge_m3"])
 def test_a_pack_filled_up_for_a_graph_gives_the_same_vectors(
     model: str, kernel: list[int], request: pytest.FixtureRequest
@@ -185,7 +267,7 @@ def test_a_pack_that_fills_a_graph_exactly_has_no_place_beyond_its_end(kernel: l
         assert torch.allclose(vectors[0], first / first.norm(), atol=1e-6)
 
 
-def test_float8_keeps_a_product_within_a_few_percent() -> None:
+def test_float8_keeps_a_product_within_a_few_percent(monkeypatch: pytest.MonkeyPatch) -> None:
     require_models()
     import torch
 
@@ -197,9 +279,18 @@ def test_float8_keeps_a_product_within_a_few_percent() -> None:
     small, scale = rounded(x)
     assert small.dtype == torch.float8_e4m3fn
     assert torch.allclose(small.float() * scale, x, rtol=0.07, atol=1e-3 * float(x.abs().max()))
-    layer = Float8Linear(linear)
-    product = (small.float() * scale) @ (layer.weight.float() * layer.scale.t()).t() + layer.bias.float()
-    assert torch.nn.functional.cosine_similarity(product, linear(x)).min() > 0.99
+
+    def scaled_mm(
+        a: Any, b: Any, *, scale_a: Any, scale_b: Any, bias: Any, out_dtype: Any, use_fast_accum: bool
+    ) -> Any:
+        """By its definition: no CPU has the operator with a scale for each row."""
+        assert (a.dtype, b.dtype, scale_a.shape, scale_b.shape) == (small.dtype, small.dtype, (10, 1), (1, 32))
+        return ((a.float() * scale_a) @ (b.float() * scale_b) + bias.float()).to(out_dtype)
+
+    monkeypatch.setattr(torch, "_scaled_mm", scaled_mm)
+    product = Float8Linear(linear)(x)
+    assert product.dtype == torch.bfloat16
+    assert torch.nn.functional.cosine_similarity(product.float(), linear(x)).min() > 0.99
 
 
 @pytest.mark.parametrize("agrees", [True, False])
