@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import psutil
 
-from rag_cluster.answering.answerer import Answerer
 from rag_cluster.benchmarks.measure import tell
 from rag_cluster.benchmarks.query_corpus import Drawer, Filled, fill
+from rag_cluster.benchmarks.query_relay import relayed
 from rag_cluster.benchmarks.query_statements import LOG_PREFIX, SlowStatement, StatementClock, TimedDatabase
 from rag_cluster.domain.access import LOCAL, AccessFilter
 from rag_cluster.domain.retrieval import Hit, RetrievalOptions
@@ -100,15 +100,17 @@ class LongRun:
         return self.memory[-1] / self.memory[max(0, len(self.memory) // 10 - 1)]
 
 
-async def long_run(answerer: Answerer, knowledge_base_id: str, queries: int, clients: int) -> LongRun:
-    """So many queries, so many at once, each with its audit row."""
+async def long_run(services: Services, knowledge_base_id: str, queries: int, clients: int) -> LongRun:
+    """So many queries, so many at once, with all statements of one that is served: from its key to its audit row."""
     run, drawer, own = LongRun(), Drawer(13), psutil.Process()
+    answerer, secret = services.answerer(services.async_embedder), services.catalog.create_api_key("benchmark", LOCAL)
     numbers = iter(range(queries))
     every = max(1, queries // 20)
 
     async def ask() -> None:
         for number in numbers:
             began = time.perf_counter()
+            await services.admissions.admission(secret, knowledge_base_id)
             await answerer.retrieve(LOCAL, knowledge_base_id, drawer.question(number), OPTIONS)
             run.seconds.append(time.perf_counter() - began)
             if len(run.seconds) % every == 0:
@@ -162,9 +164,11 @@ def measure(services: Services, chunks: int, queries: int, recorded: int, limit:
         connection.execute("SELECT pg_reload_conf()")
     begin = log.stat().st_size
     replaying = Services(services.settings)
-    replaying.__dict__["database"] = TimedDatabase(services.database.dsn, clock)
     replaying.__dict__["index"] = RecordedIndex(filled.hits, recording)  # in place of Milvus, which is not asked for
-    run = asyncio.run(_replayed(replaying, filled, queries))
+    with relayed(services.database.dsn) as (dsn, reader):
+        replaying.__dict__["database"] = TimedDatabase(dsn, clock, reader)
+        run = asyncio.run(_replayed(replaying, filled, queries))
+        replaying.database.close()
     with log.open("rb") as file:
         file.seek(begin)
         slow = clock.slow(file.read().decode(errors="replace"))
@@ -179,9 +183,8 @@ async def _recorded(services: Services, filled: Filled, rows: int) -> Recording:
 
 
 async def _replayed(services: Services, filled: Filled, queries: int) -> LongRun:
-    answerer = services.answerer(services.async_embedder)
     try:
-        run = await long_run(answerer, filled.knowledge_base_id, queries, CLIENTS)
+        run = await long_run(services, filled.knowledge_base_id, queries, CLIENTS)
         await keyword_run(services, filled, KEYWORD_CALLS)
         return run
     finally:

@@ -44,6 +44,7 @@ def show_overhead(timings: Timings, chunks: int, queries: int) -> dict[str, Any]
         "p50_ms": {name: timings.median(name) * 1000 for name in timings.seconds},
         "queries": queries,
         "chunks": chunks,
+        "ok": all(one <= MOST_OVERHEAD for one in own.values()),
     }
 
 
@@ -124,7 +125,8 @@ def show_large(found: Large, chunks: int) -> dict[str, Any]:
 
 def _parts_of(one: SlowStatement) -> str:
     rest = max(0.0, one.own - one.computed)
-    return f"{one.computed:.0f} CPU + {rest:.0f} disk, locks | {one.waited:.0f} no CPU + {one.unread:.0f} not read"
+    own = f"{one.own:.0f} to {one.most:.0f}"
+    return f"{own} ({one.computed:.0f} CPU + {rest:.0f} disk, locks), {one.waited:.0f} no CPU"
 
 
 def _both(seconds: Sequence[float]) -> str:

@@ -1,13 +1,13 @@
 """PostgreSQL's statements, each by two clocks: how long it took, and how long its server process waited for a CPU.
 
 Where more is to do than there are CPUs, every statement takes longer by what it waits for one. Linux counts that for
-each process (/proc/PID/schedstat), so that a statement that is slow by itself can be told from one that was held up.
+each process (/proc/PID/schedstat), so that a statement that is slow by itself, or waits for a lock or the disk, can be
+told from one that was held up; so it does for the one process that a statement with a large result waits for.
 """
 
 from __future__ import annotations
 
 import re
-import threading
 import time
 from array import array
 from bisect import bisect_right
@@ -53,9 +53,8 @@ class Call:
     ended: float
     computed: float
     waited: float
-    reader_busy: float
-    """While it ran, this process computed for other queries or waited for a CPU: so long nobody may have read what the
-    server sent. 0 for a small result, which waits for nobody."""
+    reader_waited: float
+    """While it ran, its reader waited for a CPU for so long; 0 for a small result, as nobody waits for its reader."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +69,14 @@ class SlowStatement:
     text: str
 
     @property
+    def most(self) -> float:
+        """Computing, the disk, locks, and the reader."""
+        return self.total - self.waited
+
+    @property
     def own(self) -> float:
-        """Without what others made it wait: computing, the disk, locks."""
-        return self.total - self.waited - self.unread
+        """The same without the reader."""
+        return self.most - self.unread
 
 
 class StatementClock:
@@ -91,7 +95,7 @@ class StatementClock:
         for values, seconds in ((kind.elapsed, elapsed), (kind.computed, call.computed), (kind.waited, call.waited)):
             values.append(seconds)
         if elapsed >= self._limit:
-            self._long[call.process].extend((call.began, call.ended, call.computed, call.waited, call.reader_busy))
+            self._long[call.process].extend((call.began, call.ended, call.computed, call.waited, call.reader_waited))
 
     def slow(self, log: str) -> list[SlowStatement]:
         """What the server logged as longer than the limit, slowest of their own first.
@@ -120,16 +124,16 @@ def _slow(call: Call | int, total: float, text: str) -> SlowStatement:
     if isinstance(call, int):  # of another process
         return SlowStatement(total, 0.0, 0.0, 0.0, text)
     computed, waited = call.computed * 1000, call.waited * 1000
-    unread = max(0.0, min(total - computed - waited, call.reader_busy * 1000))
+    unread = max(0.0, min(total - computed - waited, call.reader_waited * 1000))
     return SlowStatement(total, computed, waited, unread, text)
 
 
 class TimedDatabase(Database):
-    """`Database` whose statements on an event loop are timed."""
+    """`Database` whose statements on an event loop are timed. reader: the process that reads what the server sends."""
 
-    def __init__(self, dsn: str, clock: StatementClock) -> None:
+    def __init__(self, dsn: str, clock: StatementClock, reader: int) -> None:
         super().__init__(dsn)
-        self._cursor = _timed_cursor(clock)
+        self._cursor = _timed_cursor(clock, reader)
 
     @asynccontextmanager
     async def async_connection(self) -> AsyncIterator[AsyncConnection]:
@@ -139,28 +143,23 @@ class TimedDatabase(Database):
             yield connection
 
 
-def _timed_cursor(clock: StatementClock) -> type[psycopg.AsyncCursor[DictRow]]:
+def _timed_cursor(clock: StatementClock, reader: int) -> type[psycopg.AsyncCursor[DictRow]]:
     class TimedCursor(psycopg.AsyncCursor[DictRow]):
         async def execute(self, query: Any, *args: Any, **options: Any) -> Any:
             process = self.connection.info.backend_pid
-            server, reader = _scheduled(process), _own_threads()
+            server, (_, reader_waited) = _scheduled(process), _scheduled(reader)
             began = time.time()
             done = await super().execute(query, *args, **options)
             ended = time.time()
             computed, waited = (after - before for after, before in zip(_scheduled(process), server, strict=True))
-            busy = _own_threads() - reader if self.rowcount > _BUFFERED else 0.0
-            clock.keep(str(query), Call(process, began, ended, computed, waited, busy))
+            unread = _scheduled(reader)[1] - reader_waited if self.rowcount > _BUFFERED else 0.0
+            clock.keep(str(query), Call(process, began, ended, computed, waited, unread))
             return done
 
     return TimedCursor
 
 
-def _own_threads() -> float:
-    """Seconds that this process' threads ran or had to wait: any of them may hold what the reading one needs."""
-    return sum(sum(_scheduled(f"self/task/{thread.native_id}")) for thread in threading.enumerate())
-
-
-def _scheduled(process: int | str) -> tuple[float, float]:
+def _scheduled(process: int) -> tuple[float, float]:
     """Seconds that a process of this machine ran, and that it was ready and had to wait. Zeros where nobody counts."""
     try:
         ran, waited, _ = Path(f"/proc/{process}/schedstat").read_text().split()
