@@ -212,8 +212,9 @@ class Run:
             log.warning("run %s was lost by its driver; this run goes on from there", run_id)
 
     def _sync(self, inputs: Sequence[str]) -> Sync:
-        context = self._context
-        return Sync(self._write_path, context.knowledge_base_id, context.source_id, inputs, self._options.manifests)
+        context, manifests = self._context, self._options.manifests
+        base, source = context.knowledge_base_id, context.source_id
+        return Sync(self._write_path, base, source, inputs, manifests, run_id=context.run_id)
 
     def _timed_plan(self, inputs: Sequence[str], path: str, sync: Sync | None) -> int:
         begun = time.time()

@@ -41,7 +41,10 @@ class _Scope:
 
 
 class Sync:
-    """Notes what a plan lists; then removes what is missing. Memory: 8 bytes per listed file."""
+    """Notes what a plan lists; then removes what is missing. Memory: 8 bytes per listed file.
+
+    run_id: the run that listed. What others began to ingest since it began counts as there: its list is older.
+    """
 
     def __init__(
         self,
@@ -51,9 +54,11 @@ class Sync:
         locations: Sequence[str],
         manifests: Sequence[str] = (),
         *,
+        run_id: str | None = None,
         dry_run: bool = False,
     ) -> None:
         self._write_path = write_path
+        self._run_id = run_id
         self._dry_run = dry_run
         self._knowledge_base_id, self._source_id = knowledge_base_id, source_id
         self._scopes = {location: _Scope(location, write_path.inputs.covers(location)) for location in locations}
@@ -108,13 +113,13 @@ class Sync:
         """(document id, URI, still there) of the source's live documents."""
         ledger, retry = self._write_path.ledger, self._write_path.retry
         after: str | None = None
-        read = partial(ledger.live_uris, self._knowledge_base_id, self._source_id)
+        read = partial(ledger.live_uris, self._knowledge_base_id, self._source_id, run_id=self._run_id)
         while page := retry.call(partial(read, after, PAGE)):
             after = page[-1][0]
-            keys = np.array([_short(document_id) for document_id, _ in page], np.uint64)
+            keys = np.array([_short(document_id) for document_id, _, _ in page], np.uint64)
             listed = np.searchsorted(seen, keys, "right") > np.searchsorted(seen, keys, "left")
-            for (document_id, uri), there in zip(page, listed.tolist(), strict=True):
-                yield document_id, uri, there or self._is_unlisted(uri)
+            for (document_id, uri, begun), there in zip(page, listed.tolist(), strict=True):
+                yield document_id, uri, there or begun or self._is_unlisted(uri)
 
     def _is_unlisted(self, uri: str) -> bool:
         return any(uri == prefix or uri.startswith(prefix.rstrip("/") + "/") for prefix in self._unlisted)

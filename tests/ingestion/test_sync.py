@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from pathlib import Path
 
 import pytest
@@ -148,6 +149,22 @@ def test_a_document_that_is_being_ingested_stays_busy(bench: Bench, folder: Path
     assert claim is not None
     (folder / "a.txt").unlink()
     assert synced(bench, folder) == {"a.txt": "busy"}
+
+
+def test_what_a_later_run_brought_in_or_made_anew_meanwhile_stays(bench: Bench, folder: Path) -> None:
+    (folder / "a.txt").unlink()
+    (folder / "b.txt").rename(folder / "away")
+    source = bench.write_path.catalog.ensure_source(bench.base.id, SourceKind.BULK, "bulk")
+    run_id = str(uuid.uuid4())
+    bench.write_path.ledger.start_run(bench.base.id, [], {}, run_id)
+    sync = Sync(bench.write_path, bench.base.id, source.id, [str(folder)], run_id=run_id)
+    for item in plan(bench.write_path, bench.base.id, [str(folder)]):
+        sync.note(item)
+    bench.write("new.txt", "brought in while the run goes on")
+    bench.write("b.txt", "put back with another text")
+    ingest(bench)
+    assert {Path(receipt.uri).name: receipt.outcome for receipt in sync.remove()} == {"a.txt": "removed"}
+    assert names(bench) == {"b.txt", "c.txt", "new.txt"}
 
 
 def test_a_manifest_is_the_truth_about_the_whole_source(bench: Bench, folder: Path, tmp_path: Path) -> None:

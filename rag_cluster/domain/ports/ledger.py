@@ -24,8 +24,11 @@ class Ledger(Runs, Protocol):
         """Anti-join one batch of listed files, same order. Reads no bytes. Changes nothing."""
         ...
 
-    def live_uris(self, knowledge_base_id: str, source_id: str, after: str | None, limit: int) -> list[tuple[str, str]]:
-        """(document id, URI) of a source's documents that are not deleted, by id, those behind `after`."""
+    def live_uris(
+        self, knowledge_base_id: str, source_id: str, after: str | None, limit: int, run_id: str | None = None
+    ) -> list[tuple[str, str, bool]]:
+        """(document id, URI, a version was begun since that run began) of a source's documents that are not deleted,
+        by id, those behind `after`."""
         ...
 
     def claim(

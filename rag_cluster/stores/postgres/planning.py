@@ -51,16 +51,28 @@ class LedgerPlanning:
             for file, document_id, fingerprint in zip(files, document_ids, content_fingerprints, strict=True)
         ]
 
-    def live_uris(self, knowledge_base_id: str, source_id: str, after: str | None, limit: int) -> list[tuple[str, str]]:
-        """(document id, URI) of a source's documents that are not deleted, by id, those behind `after`."""
+    def live_uris(
+        self, knowledge_base_id: str, source_id: str, after: str | None, limit: int, run_id: str | None = None
+    ) -> list[tuple[str, str, bool]]:
+        """(document id, URI, a version was begun since that run began) of a source's documents that are not deleted,
+        by id, those behind `after`."""
         with self._database.connection() as connection:
             found = connection.execute(
-                """SELECT id, uri FROM documents
-                   WHERE knowledge_base_id = %s AND source_id = %s AND deleted_at IS NULL
-                     AND (%s::uuid IS NULL OR id > %s::uuid) ORDER BY id LIMIT %s""",
-                (as_uuid(knowledge_base_id, "knowledge base"), as_uuid(source_id, "source"), after, after, limit),
+                """SELECT d.id, d.uri, EXISTS (
+                     SELECT 1 FROM ingestion_runs r JOIN document_versions v ON v.created_at >= r.started_at
+                     WHERE r.id = %(run)s::uuid AND v.document_id = d.id) AS begun
+                   FROM documents d
+                   WHERE d.knowledge_base_id = %(base)s AND d.source_id = %(source)s AND d.deleted_at IS NULL
+                     AND (%(after)s::uuid IS NULL OR d.id > %(after)s::uuid) ORDER BY d.id LIMIT %(limit)s""",
+                {
+                    "base": as_uuid(knowledge_base_id, "knowledge base"),
+                    "source": as_uuid(source_id, "source"),
+                    "run": run_id,
+                    "after": after,
+                    "limit": limit,
+                },
             ).fetchall()
-        return [(row["id"], row["uri"]) for row in found]
+        return [(row["id"], row["uri"], row["begun"]) for row in found]
 
 
 def _plan(
