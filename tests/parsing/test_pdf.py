@@ -206,6 +206,49 @@ def test_running_headers_footers_and_page_numbers_go_but_unique_lines_in_the_mar
     assert all(f"Page text {number}." in text for number in range(1, 5))
 
 
+@pytest.mark.parametrize(
+    ("top", "lines", "size", "font"),
+    [
+        (60, ["Day 1", "Day 2", "Day 3"], 20, "Times-Bold"),
+        (60, ["Invoice 1001", "Invoice 1002"], 10, "Times-Roman"),
+        (60, ["Certificate of Analysis 1001", "Certificate of Analysis 1002"], 16, "Times-Roman"),
+        (770, ["Total: 1", "Total: 2", "Total: 3"], 9, "Times-Roman"),
+    ],
+)
+def test_titles_and_sums_whose_numbers_count_with_the_pages_stay(
+    parse: Parse, top: float, lines: list[str], size: float, font: str
+) -> None:
+    sheet = Sheet()
+    for number, line in enumerate(lines):
+        sheet.text(72, top, line, size, font).prose(72, 130, 450, f"Page text {number}. " + PROSE)
+        sheet.text(280, 800, str(number + 1)).page()
+    document = parse(sheet.bytes())
+    assert [b.content for b in document.blocks if b.content in lines] == lines
+    assert not any(b.content.isdigit() for b in document.blocks)
+
+
+@pytest.mark.parametrize(("size", "font"), [(20, "Times-Roman"), (12, "Times-Bold")])
+def test_a_title_that_every_page_repeats_is_kept_once(parse: Parse, size: float, font: str) -> None:
+    sheet = Sheet()
+    for number in range(3):
+        sheet.text(72, 60, "Certificate of Analysis", size, font).text(450, 60, f"page {number + 1}", size, font)
+        sheet.prose(72, 130, 450, f"Page {number}. " + PROSE)
+        sheet.page()
+    document = parse(sheet.bytes())
+    assert [b.locator.page for b in document.blocks if b.content.startswith("Certificate of Analysis")] == [1]
+
+
+def test_a_sum_beside_a_word_that_repeats_stays_and_a_page_number_beside_it_does_not(parse: Parse) -> None:
+    sheet = Sheet()
+    for number, amount in enumerate(("310.20", "98.75", "17.00"), 1):
+        sheet.prose(72, 130, 450, f"Page text {number}. " + PROSE)
+        sheet.text(72, 790, "Amount due").text(400, 790, amount)
+        sheet.text(72, 40, f"Annual report of the authority {number}").text(500, 40, f"{number}/3").page()
+    text = whole(parse(sheet.bytes()))
+    assert text.count("Amount due") == 3 and "310.20" in text and "98.75" in text and "17.00" in text
+    assert "authority" not in text and "/3" not in text
+
+
 def test_a_paragraph_that_crosses_pages_is_one_block_with_a_span_on_each(parse: Parse) -> None:
     sheet = Sheet()
     sheet.prose(72, 700, 450, "Before the break the sentence goes on and on, " + "and on, " * 20 + "until the")

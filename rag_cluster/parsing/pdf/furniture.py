@@ -1,7 +1,8 @@
 """Running headers, footers, page numbers, margin stamps: found by repetition at one place over pages.
 
-Two lines are the same when their texts are equal, or equal but for numbers that count with the pages. A line that
-occurs once is never removed, whatever it looks like, nor is the only text of a page.
+Two lines are the same when their texts are equal, or equal but for a page's number: one that counts with the pages in
+a line that says "page" or nothing else, or ends a long one. A line that occurs once is never removed, whatever it looks
+like, nor is the only text of a page; of a title, clearly larger than the text, the first occurrence stays.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
-from rag_cluster.parsing.pdf.lines import Line
+from rag_cluster.parsing.pdf.lines import Line, body_style
 
 if TYPE_CHECKING:
     from rag_cluster.parsing.pdf.page import Item, PageContent
@@ -22,7 +23,14 @@ ZONE = 0.125
 """Share of the page's height, at the top and at the foot, where headers and footers stand."""
 NEAR = 9.0
 """Points by which a running line may move from page to page."""
+SHORT = 12
+"""Columns; longer text in the margin is no title or label of the number beside it."""
 _NUMBER = re.compile(r"\d+")
+_PAGE_WORDS = re.compile(
+    "(?:page|of|p|pg|pag|página|pagina|pág|sheet|slide|seite|blatt|s|von|sur|de|di|da|folha|fl|sida|side|av|strona|strana"
+    "|str|z|trang|стр|страница|из|第|页|頁|共|总|總|ページ|페이지|쪽)*"
+)
+"""What may stand beside a page's number, letters alone."""
 _ROMAN = re.compile(r"^[ivxlc]{1,7}$", re.IGNORECASE)
 _Key = tuple[str, tuple[int, ...], int | None]
 
@@ -45,11 +53,35 @@ def remove(pages: Sequence[PageContent]) -> None:
         for key, marks in places.items()
         if len({number for number, _ in marks}) >= (2 if key[2] in counted else enough)
     }
+    body = body_style([item for page in pages for item in page.items if isinstance(item, Line)])
+    titles: set[str] = set()
     for page in pages:
-        drop = {id(line) for line in margins[page.number] if _is_running(page, line, repeated, keys)}
+        running = [line for line in margins[page.number] if _is_running(page, line, repeated, keys)]
+        drop = {id(line) for line in running if not _is_new_title(line, body, titles)}
         drop -= _inside_paragraphs(page, drop)
         if drop and len(drop) < sum(isinstance(item, Line) for item in page.items) + _other(page):
             page.items = [item for item in page.items if id(item) not in drop]
+
+
+def _is_new_title(line: Line, body: tuple[float, bool], titles: set[str]) -> bool:
+    """Whether a line is clearly larger than the body, no page number, and new; it is added to the titles."""
+    size, bold = body
+    if line.size <= (1.05 if line.bold and not bold else 1.2) * size or _is_page_number(line.text):
+        return False
+    # "Exhibit 1" and "Exhibit 2" are two titles, "Exhibits   page 1" and "Exhibits   page 2" are one.
+    title = _NUMBER.sub("", line.text) if any(map(_is_page_number, line.parts)) else line.text
+    if title in titles:
+        return False
+    titles.add(title)
+    return True
+
+
+def _is_page_number(text: str) -> bool:
+    return _NUMBER.search(text) is not None and _PAGE_WORDS.fullmatch(_letters(text)) is not None
+
+
+def _letters(text: str) -> str:
+    return "".join(filter(str.isalpha, text.lower()))
 
 
 def _inside_paragraphs(page: PageContent, running: set[int]) -> set[int]:
@@ -89,7 +121,7 @@ def _keys(text: str, page: int) -> Iterator[_Key]:
     numbers = [int(n) for n in _NUMBER.findall(text)[:12] if len(n) < 12]
     letters = "".join(sorted(_NUMBER.sub("", text)))
     yield (letters, tuple(sorted(numbers)), None)
-    for number in _candidates(text, numbers, letters):
+    for number in _candidates(text, numbers):
         others = sorted(numbers)
         others.remove(number)
         yield (letters, tuple(others), number - page)
@@ -97,10 +129,14 @@ def _keys(text: str, page: int) -> Iterator[_Key]:
         yield ("roman numeral", (), None)
 
 
-def _candidates(text: str, numbers: list[int], letters: str) -> set[int]:
-    """Numbers that can be the page's: any of a line of little else ("Page 3 of 9"), else the first or last thing."""
-    if len(letters) <= 12:
+def _candidates(text: str, numbers: list[int]) -> set[int]:
+    """Numbers that can be the page's: any of a line of little else ("Page 3 of 9"), the first or last thing of a long
+    one; never that of a short title ("Day 3", "Invoice 1001")."""
+    letters = _letters(text)
+    if _PAGE_WORDS.fullmatch(letters):
         return set(numbers)
+    if len(letters) + sum(letter > "\u2e7f" for letter in letters) <= SHORT:
+        return set()
     ends = set(numbers[:1]) if text[0].isdigit() else set()
     return ends | (set(numbers[-1:]) if text[-1].isdigit() else set())
 
@@ -111,7 +147,8 @@ def _is_running(
     repeated: dict[_Key, list[tuple[float, int]]],
     keys: dict[tuple[str, int], list[_Key]],
 ) -> bool:
-    """Whether the line repeats, or most of the pieces that make it up (a footer beside a page number)."""
+    """Whether the line repeats, or most of the pieces that make it up (a footer beside a page number or a chapter's
+    title, but not "Total" beside a sum)."""
     place = _place(page, line)
 
     def repeats(text: str) -> bool:
@@ -119,8 +156,10 @@ def _is_running(
 
     if repeats(line.text):
         return True
-    found = sum(len(part) for part in line.parts if repeats(part))
-    return found > 0.45 * len(line.text)
+    others = [part for part in line.parts if not repeats(part)]
+    found = sum(map(len, line.parts)) - sum(map(len, others))
+    labelled = found <= SHORT and any(_NUMBER.search(part) and not _letters(part) for part in others)
+    return found > 0.45 * len(line.text) and not labelled
 
 
 def _on_two_pages(marks: Sequence[tuple[float, int]], place: float) -> bool:

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from types import MappingProxyType
 
 from rag_cluster.domain.blocks import BlockType
+from rag_cluster.parsing.pdf.lines import body_style
 from rag_cluster.parsing.pdf.paragraphs import Paragraph, join_texts
 
 CAPTION = re.compile(
@@ -35,7 +36,7 @@ def mark(
     outline: (page, squeezed title) -> level; tags: page -> marked content id -> level; settled: page -> ids that
     tags say to be something else, whatever they look like.
     """
-    body, body_bold = _body(paragraphs)
+    body, body_bold = body_style([line for paragraph in paragraphs for line in paragraph.lines])
     styles: Counter[tuple[float, bool]] = Counter()
     found: list[Paragraph] = []
     explicit: dict[int, int] = {}
@@ -75,17 +76,6 @@ def numbering_depth(text: str) -> int:
     if match is None:
         return 0
     return match[1].count(".") + 1
-
-
-def _body(paragraphs: Sequence[Paragraph]) -> tuple[float, bool]:
-    sizes: Counter[float] = Counter()
-    bold = total = 0
-    for paragraph in paragraphs:
-        for line in paragraph.lines:
-            sizes[line.size] += line.chars
-            total += line.chars
-            bold += line.chars if line.bold else 0
-    return (sizes.most_common(1)[0][0] if sizes else 10.0), bold > 0.5 * total
 
 
 def _style(paragraph: Paragraph) -> tuple[float, bool]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 import unicodedata
+from collections import Counter
 from collections.abc import Sequence
 from operator import attrgetter
 from statistics import median
@@ -258,3 +259,12 @@ def _right_to_left(row: Sequence[Segment]) -> bool:
 def typical_size(pieces: Sequence[Segment]) -> float:
     """Median font size, by segment; 10 without text."""
     return median(s.size for s in pieces) if pieces else 10.0
+
+
+def body_style(lines: Sequence[Line]) -> tuple[float, bool]:
+    """(font size of most characters, 10 without text; whether most are bold)"""
+    sizes: Counter[float] = Counter()
+    for line in lines:
+        sizes[line.size] += line.chars
+    bold = sum(line.chars for line in lines if line.bold)
+    return (sizes.most_common(1)[0][0] if sizes else 10.0), 2 * bold > sizes.total()
