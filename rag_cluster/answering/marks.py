@@ -11,26 +11,38 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rag_cluster.chunking.boundaries import sentences
-from rag_cluster.domain.marks import MARK, mark
+from rag_cluster.domain.answers import CutShort
+from rag_cluster.domain.marks import LABEL, MARK, mark
 
 _OWN = r"\[(?:来源|Source) \d+\]\(citation://\d+\)"
+_LINKED = r"(?:\[\[[^\[\]\n]*\]\]|\[[^\[\]\n]*\]|【[^【】\n]*】)\s?[(（]\s*citation://(?P<link>[^()（）\s]*)\s*[)）]"
 _MARK = re.compile(
-    r"\[(?P<label>[^\[\]\n]*)\]\(\s*citation://(?P<link>[^()\s]*)\s*\)"
-    r"|\[\s*(?:来源|Source)\s*(?P<bare>\d+)\s*\](?!\()"
-    r"|(?P<image>!?\[[^\[\]\n]*\])\(\s*asset://(?P<asset>[^()\s]*)\s*\)"
-    r"|asset://(?P<loose>[\w-]+)"
-    r"|citation://[\w-]*",
+    _LINKED + rf"|(?P<bare>{LABEL})"
+    r"|(?P<image>!?\[[^\[\]\n]*\])\s?[(（]\s*asset://(?P<asset>[^()（）\s]*)\s*[)）]"
+    r"|asset://(?P<loose>[A-Za-z0-9_-]+)"
+    r"|citation://[A-Za-z0-9_-]*",
     re.IGNORECASE,
 )
 _RUN = re.compile(rf"{_OWN}(?:[\s,;，；、]*(?:and\b|[和与及&])?\s*{_OWN})*")
 """Marks with what joins them."""
+_DIGITS = re.compile(r"\d+")
+MAX_DIGITS = 10
 _OPEN = re.compile(
-    r"(?:!?\[[^\[\]\n]{0,200}(?:\](?:\([^()\n]{0,200})?)?"
+    r"(?:!?(?:\[{1,2}[^\[\]\n]{0,200}(?:\]{1,2}|$)|【[^【】\n]{0,200}(?:】|$))(?:\s?(?:[(（][^()（）\n]{0,200})?)?"
     r"|!"
-    r"|\b(?:asset|citation):/{0,2}[\w-]{0,80}"
-    r"|\b(?:a|as|ass|asse|asset|c|ci|cit|cita|citat|citati|citatio|citation))$",
+    r"|(?:asset|citation):/{0,2}[A-Za-z0-9_-]{0,80}"
+    r"|a|as|ass|asse|asset|c|ci|cit|cita|citat|citati|citatio|citation)$",
     re.IGNORECASE,
 )
+_TORN_LINK = re.compile(
+    r"(?<=[\]】])\s?[(（]\s*(?:c|ci|cit|cita|citat|citati|citatio|citation(?::[^()（）\s]*)?)?\s*$", re.I
+)
+_TORN = re.compile(
+    r"[\[【]{1,2}\s*(?:来源?|So?u?r?c?e?s?)[\s\d,，、;；&和]*$|!\[[^\[\]\n]*\]\s?[(（][^()（）\n]*$"
+    r"|(?:asset|citation):/{0,2}$",
+    re.IGNORECASE,
+)
+"""The beginning of a mark or image with which a text ends; of a mark whose number is there, the rest alone is torn."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +95,12 @@ class MarkFilter:
         self._held = ""
         self.removed: list[str] = []
         """Marks that stood for nothing, as written."""
+        self.cut_short = False
+        """Whether the generator would have said more."""
 
     def feed(self, delta: str) -> str:
         """Text that is safe to show now."""
+        self.cut_short = self.cut_short or isinstance(delta, CutShort)
         self._held += delta
         unfinished = _OPEN.search(self._held)
         cut = unfinished.start() if unfinished else len(self._held)
@@ -93,20 +108,26 @@ class MarkFilter:
         return self._clean(ready)
 
     def flush(self) -> str:
-        """What was held back, at the end of the stream."""
+        """What was held back, at the end of the stream, without the beginning of a mark."""
         ready, self._held = self._held, ""
-        return self._clean(ready)
+        return self._clean(_TORN.sub(self._drop, _TORN_LINK.sub("", ready)))
 
     def _clean(self, text: str) -> str:
         return _MARK.sub(self._judge, text)
 
     def _judge(self, found: re.Match[str]) -> str:
-        number = found["link"] if found["link"] is not None else found["bare"]
-        if number is not None and number.isascii() and number.isdigit() and 1 <= int(number) <= self._sources:
-            return mark(int(number), self._language)
+        named = [found["link"]] if found["link"] is not None else _DIGITS.findall(found["bare"] or "")
+        numbers = [int(number) for number in named if number.isdecimal() and len(number) < MAX_DIGITS]
+        if kept := [mark(number, self._language) for number in numbers if 1 <= number <= self._sources]:
+            if len(kept) < len(named):
+                self.removed.append(found[0])
+            return "".join(kept)
         if found["asset"] is not None and found["asset"] in self._assets:
             return f"{found['image']}(asset://{found['asset']})"
         if found["loose"] is not None and found["loose"] in self._assets:
             return found[0]
+        return self._drop(found)
+
+    def _drop(self, found: re.Match[str]) -> str:
         self.removed.append(found[0])
         return ""

@@ -63,8 +63,9 @@ def finished(question: str, text: str, prepared: Prepared, cleaner: MarkFilter) 
         return Answer(
             question, refusal_text(question), True, results=run.results, trace=run.trace, refusal_reason=reason
         )
+    cut = ["the answer ends where the generator reached its limit of tokens"] if cleaner.cut_short else []
     removed = [f"removed mark {mark}" for mark in cleaner.removed]
-    warnings = [*prepared.warnings, *removed, *check_claims(text, prepared.sources)]
+    warnings = [*prepared.warnings, *cut, *removed, *check_claims(text, prepared.sources)]
     return Answer(
         question=question,
         text=text,

@@ -53,6 +53,12 @@ class GenerationRequest:
     max_tokens: int = 1024
 
 
+class CutShort(str):
+    """Ends the deltas of an answer that the limit of its tokens cut; it holds no text."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A finished answer. refused answers carry no citations."""

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import httpx
 from tenacity import AsyncRetrying
 
-from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.domain.answers import CutShort, GenerationRequest
 from rag_cluster.domain.deadlines import Deadline, within
 from rag_cluster.domain.ports import MetricSink
 from rag_cluster.engines.attempts import Refused
@@ -73,6 +73,8 @@ class OpenAIGenerator:
                     generation.prompt_tokens = stream.prompt_tokens
                     generation.completion_tokens = stream.completion_tokens
                     generation.truncated = stream.finish_reason == "length"
+                if generation.truncated:
+                    yield CutShort()
             except _FAILURES as error:
                 raise self._client.failure(error) from error
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 
-from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.domain.answers import CutShort, GenerationRequest
 from rag_cluster.domain.marks import mark
 from rag_cluster.engines.metering import GenerationMeter
 from rag_cluster.errors import ContextOverflowError
@@ -39,3 +39,5 @@ class EchoGenerator:
                 await asyncio.sleep(0)
             if words:
                 yield mark(1, request.language)
+            if generation.truncated:
+                yield CutShort()

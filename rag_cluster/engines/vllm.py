@@ -14,7 +14,7 @@ from contextlib import aclosing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.domain.answers import CutShort, GenerationRequest
 from rag_cluster.domain.ports import MetricSink
 from rag_cluster.engines.metering import GenerationMeter
 from rag_cluster.engines.orphans import owned
@@ -100,6 +100,8 @@ class VllmGenerator:
                     if text:
                         generation.text()
                         yield text
+            if generation.truncated:
+                yield CutShort()
 
     async def check_health(self) -> None:
         """ModelUnavailableError when the engine's process is gone, or has requests and gives no token for long."""

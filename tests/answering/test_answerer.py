@@ -14,7 +14,7 @@ from rag_cluster.answering.answerer import Answerer, AnswerLimits
 from rag_cluster.answering.language import refusal_text
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.access import LOCAL
-from rag_cluster.domain.answers import AnswerEvent, GenerationRequest
+from rag_cluster.domain.answers import AnswerEvent, CutShort, GenerationRequest
 from rag_cluster.domain.blocks import SourceLocator
 from rag_cluster.domain.deadlines import Deadline
 from rag_cluster.domain.retrieval import AssetReference
@@ -183,6 +183,15 @@ async def test_marks_and_assets_that_do_not_exist_are_removed_and_reported(
     assert text == "12 euros per day. [Source 1](citation://1) ![x](asset://a1)"
     answer = found[-1].answer
     assert answer is not None and "removed mark [Source 9](citation://9)" in answer.warnings
+
+
+async def test_an_answer_that_was_cut_says_so_and_shows_no_torn_mark(library: Library, conversations: Any) -> None:
+    said = Scripted("Storage costs 12 euros per day. [Source 1](cita", CutShort())
+    found = await events(answerer(library, conversations, said).stream(LOCAL, KB, QUESTION))
+    text = "".join(event.data["text"] for event in found if event.kind == "delta")
+    answer = found[-1].answer
+    assert answer is not None and answer.text == text == "Storage costs 12 euros per day. [Source 1](citation://1)"
+    assert answer.warnings == ("the answer ends where the generator reached its limit of tokens",)
 
 
 async def test_a_claim_that_its_source_does_not_hold_is_a_warning(library: Library, conversations: Any) -> None:

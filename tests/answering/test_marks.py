@@ -35,6 +35,26 @@ def clean(text: str, cuts: list[int] | None = None, *, sources: int = 2, languag
         ("asset://nope and asset://a1", " and asset://a1"),
         ("a[0] and [link](https://example.org)", "a[0] and [link](https://example.org)"),
         ("Is it [unfinished", "Is it [unfinished"),
+        ("见citation://9。", "见。"),
+        ("图asset://zz和citation://9是", "图和是"),
+        ("Twelve. [Source 7, 9]", "Twelve. "),
+        ("Twelve. [Sources 1, 9 and 2]", f"Twelve. {MARK}[Source 2](citation://2)"),
+        ("十二。[来源 7、9]【来源 9】", "十二。"),
+        ("十二。【来源 1】", f"十二。{MARK}"),
+        ("Twelve. [来源 1]（citation://1)", f"Twelve. {MARK}"),
+        ("Twelve. [来源 1] (citation://1)", f"Twelve. {MARK}"),
+        ("Twelve. [[Source 1]](citation://1)", f"Twelve. {MARK}"),
+        ("Twelve. [[Source 1]]", f"Twelve. {MARK}"),
+        (f"Twelve. [Source {'9' * 5000}]", "Twelve. "),
+        # A text that ends in the midst of a mark.
+        ("Twelve. [Source 1](cita", f"Twelve. {MARK}"),
+        ("Twelve. [Source 1](citation://1", f"Twelve. {MARK}"),
+        ("Twelve. [Source 9](", "Twelve. "),
+        ("Twelve. [Sour", "Twelve. "),
+        ("十二。[来源 1", "十二。"),
+        ("![plan](asset://a", ""),
+        ("Twelve citation:/", "Twelve "),
+        ("[page](https://exa", "[page](https://exa"),
     ],
 )
 def test_only_marks_and_assets_that_stand_for_something_are_kept(text: str, kept: str) -> None:
@@ -52,7 +72,8 @@ def test_removed_marks_are_reported() -> None:
 def test_cutting_a_stream_anywhere_changes_nothing() -> None:
     text = (
         "One! [Source 1](citation://1) two [Source 9](citation://9), ![x](asset://a1) ![y](asset://zz) citation://4 "
-        "[note] a[1](b) asset://zz 三。[来源 2](citation://2)[来源 8](citation://8) end["
+        "[note] a[1](b) [[来源 1]] (citation://1) 【来源 2、9】（citation://2）图asset://zz是 [Sources 1 and 2] "
+        "asset://zz 三。[来源 2](citation://2)[来源 8](citation://8) end["
     )
     whole = clean(text)
     chance = random.Random(7)

@@ -16,7 +16,7 @@ from rag_cluster.answering import prompts
 from rag_cluster.answering.context import build_context
 from rag_cluster.answering.marks import MarkFilter
 from rag_cluster.chunking.boundaries import sentences
-from rag_cluster.domain.answers import GenerationRequest
+from rag_cluster.domain.answers import CutShort, GenerationRequest
 from rag_cluster.domain.chunks import Chunk
 from rag_cluster.domain.ports import Generator
 from rag_cluster.domain.retrieval import RetrievalResult
@@ -92,7 +92,7 @@ async def _said(case: Case, asked: GenerationRequest) -> list[str]:
 @pytest.mark.parametrize("language", ["en", "zh"])
 async def test_deltas_are_never_empty_and_make_an_answer(case: Case, language: str) -> None:
     deltas = await _said(case, request(language))
-    assert deltas and all(deltas)
+    assert deltas and all(text or isinstance(text, CutShort) for text in deltas)
     cleaner = MarkFilter(1, frozenset(), language)
     assert (cleaner.feed("".join(deltas)) + cleaner.flush()).strip()
 
@@ -110,6 +110,14 @@ async def test_answers_at_the_same_time_are_kept_apart(case: Case) -> None:
     # A model may round otherwise in a batch, and then say it in other words; not what the other one was asked.
     assert [text[:12] for text in map("".join, together)] == [text[:12] for text in alone]
     await _idle(case)
+
+
+async def test_an_answer_that_the_limit_of_its_tokens_ends_says_so_at_last(case: Case) -> None:
+    deltas = await _said(case, request(text=LONG, max_tokens=5))
+    limited = not isinstance(case.generator, ExtractiveGenerator)  # which copies whole sentences
+    assert [isinstance(text, CutShort) for text in deltas] == [False] * (len(deltas) - limited) + [True] * limited
+    travelled = pickle.loads(pickle.dumps(deltas[-1]))
+    assert type(travelled) is type(deltas[-1])
 
 
 async def test_closing_the_stream_stops_the_work(case: Case) -> None:

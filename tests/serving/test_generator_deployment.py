@@ -6,13 +6,13 @@ import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import pytest
 from ray import serve
 
-from rag_cluster.domain.answers import ContextSource, GenerationRequest
+from rag_cluster.domain.answers import ContextSource, CutShort, GenerationRequest
 from rag_cluster.domain.retrieval import RetrievalResult
 from rag_cluster.errors import ContextOverflowError, ModelUnavailableError, OverloadedError
 from rag_cluster.serving.generator import GeneratorDeployment, HandleGenerator
@@ -83,6 +83,11 @@ async def said(generator: HandleGenerator, request: GenerationRequest) -> list[s
 
 async def test_words_come_through_the_handle_one_by_one(generator: HandleGenerator) -> None:
     assert await said(generator, asked()) == ["one ", "two ", "three ", "[Source 1](citation://1)"]
+
+
+async def test_that_an_answer_was_cut_comes_through_the_handle(generator: HandleGenerator) -> None:
+    deltas = await said(generator, replace(asked(), max_tokens=1))
+    assert deltas[0] == "one " and isinstance(deltas[-1], CutShort)
 
 
 async def test_an_error_of_the_model_keeps_its_type_and_what_it_says_of_its_limit(generator: HandleGenerator) -> None:

@@ -88,7 +88,8 @@ class Generator(Protocol):
 
     def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
         """Text deltas, none empty, whose concatenation is the answer, with [来源 N](citation://N) or
-        [Source N](citation://N); none at all where the sources hold no answer.
+        [Source N](citation://N); none at all where the sources hold no answer. `CutShort()` is the last where the
+        limit of tokens ended it.
 
         ContextOverflowError comes before the first delta. ModelUnavailableError, OverloadedError and
         DeadlineExceededError may come at any time. Closing the iterator, and cancelling who waits for it, stop the
