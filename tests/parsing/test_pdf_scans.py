@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from rag_cluster.domain.blocks import BlockType, DocumentSource, ParsedDocument
 from rag_cluster.domain.ports import RecognizedLine
@@ -112,6 +114,57 @@ def test_an_invisible_text_layer_over_a_scan_is_used_instead_of_recognition(pars
     text = " ".join(b.content for b in document.blocks)
     assert recognizer.calls == 0
     assert text.count("old bridge") == 1
+
+
+LICENCE = "Authorized licensed use limited to: Example University. Downloaded on May 04, 2024. Restrictions apply."
+
+
+def stamped(pages: int = 1) -> bytes:
+    """Scans with a line of real text near the foot of each."""
+    sheet = Sheet()
+    for _ in range(pages):
+        sheet.canvas.drawImage(scan(TEXT), 0, 0, WIDTH, HEIGHT)
+        sheet.text(40, HEIGHT - 24, LICENCE, 6).page()
+    return sheet.bytes()
+
+
+class PictureKeeper(CountingRecognizer):
+    """A recognizer that keeps the last picture."""
+
+    def recognize(self, image: bytes) -> Sequence[RecognizedLine]:
+        self.picture = Image.open(io.BytesIO(image)).convert("L")
+        return super().recognize(image)
+
+
+def test_a_scan_with_a_stamp_in_its_margin_is_recognised_and_the_stamp_read_once(parse: Parse) -> None:
+    recognizer = PictureKeeper()
+    document = parse(stamped(), recognizer=recognizer)
+    assert [b.content for b in document.blocks] == ["Recognised line of text", LICENCE]
+    assert document.metadata["ocr_pages"] == [1]
+    width, height = recognizer.picture.size
+    assert recognizer.picture.crop((0, round(0.96 * height), width, height)).getextrema()[0] > 250
+    assert recognizer.picture.getextrema()[0] < 50
+
+
+def test_a_stamp_that_every_scan_repeats_is_a_running_line(parse: Parse) -> None:
+    document = parse(stamped(3), recognizer=CountingRecognizer())
+    assert [b.content for b in document.blocks] == ["Recognised line of text"] * 3
+
+
+def test_a_stamped_scan_that_is_not_recognised_is_named(parse: Parse) -> None:
+    off, later = parse(stamped(), ocr="off"), parse(stamped(), recognizer=None)
+    assert [b.content for b in off.blocks] == [LICENCE] and any("Page 1" in warning for warning in off.warnings)
+    assert off.metadata["unrecognized_pages"] == later.metadata["unrecognized_pages"] == [1]
+    assert later.blocks == () and later.unrecognized == 1
+
+
+def test_text_that_stands_on_a_background_picture_is_no_stamp(parse: Parse) -> None:
+    recognizer = CountingRecognizer()
+    sheet = Sheet()
+    sheet.canvas.drawImage(photo(), 0, 0, WIDTH, HEIGHT)
+    sheet.text(72, 40, "The gauges of the river", 24).text(72, 300, "Read twice a day by the guard", 16)
+    document = parse(sheet.page().bytes(), recognizer=recognizer)
+    assert recognizer.calls == 0 and "Read twice a day" in document.blocks[-1].content
 
 
 def test_force_recognises_text_pages_too(parse: Parse) -> None:

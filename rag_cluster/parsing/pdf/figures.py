@@ -18,6 +18,8 @@ from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.pdf.geometry import PageSpace, area, overlap, union
 from rag_cluster.parsing.pdf.shapes import Picture, Shapes
 
+BACKGROUND = 0.85
+"""Share of the page from which a picture is no figure."""
 MIN_SIDE = 28.0
 """Points; smaller pictures are decoration."""
 MAX_FIGURES = 60
@@ -54,7 +56,7 @@ def find(shapes: Shapes, space: PageSpace) -> list[Picture]:
     page_area = space.width * space.height
     groups: list[list[Picture]] = []
     for picture in shapes.pictures:
-        if area(picture.box) > 0.85 * page_area:
+        if area(picture.box) > BACKGROUND * page_area:
             continue
         near = [g for g in groups if any(_touch(picture.box, other.box) for other in g)]
         merged = [picture, *[p for g in near for p in g]]

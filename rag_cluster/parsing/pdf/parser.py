@@ -16,7 +16,7 @@ from rag_cluster.parsing.pages import each_page
 from rag_cluster.parsing.pdf import assembly, document, emission, furniture, places
 from rag_cluster.parsing.pdf import page as pages
 from rag_cluster.parsing.pdf.page import PageContent
-from rag_cluster.parsing.pdf.scans import Scans
+from rag_cluster.parsing.pdf.scans import STAMPED, Scans
 from rag_cluster.parsing.pdf.units import user_units
 
 
@@ -79,12 +79,15 @@ class PdfParser:
     def _page(self, pdf: Any, page: Any, number: int, scans: Scans, unit: float) -> PageContent:
         raw = pages.read(pdf, page, unit)
         reason = scans.reason(raw)
-        if reason:
-            content = scans.recognize(page, raw, number, reason)
-            if content is not None:
-                return content
+        read = scans.recognize(page, raw, number, reason) if reason else None
+        if read is not None and (read.unrecognized or reason != STAMPED):
+            return read
         content = pages.lay_out(pdf, page, number, raw, self._limits)
-        if reason:
+        if read is not None:
+            content.items = read.items + content.items
+            content.ocr = True
+            content.warnings += read.warnings
+        elif reason:
             content.unrecognized = True
             off = "text recognition is off (--ocr, RAG_OCR)"
             content.warnings.append(f"Page {number} {reason}; it was not recognised, because {off}")

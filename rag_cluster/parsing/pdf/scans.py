@@ -12,11 +12,18 @@ from rag_cluster.parsing.limits import ParseLimits
 from rag_cluster.parsing.ocr import OcrMode, read_page, recognize_page
 from rag_cluster.parsing.pdf import figures
 from rag_cluster.parsing.pdf.figures import Figure
+from rag_cluster.parsing.pdf.furniture import ZONE
 from rag_cluster.parsing.pdf.geometry import area
 from rag_cluster.parsing.pdf.page import OcrText, PageContent, RawPage, picture_share
+from rag_cluster.parsing.pdf.styles import SLANTED
 
 FEW_CHARACTERS = 24
 """Below this a page with a large picture counts as a page without text."""
+MANY_CHARACTERS = 200
+"""From this on a page has so much text of its own that its pictures are not read."""
+STAMP_CHARACTERS = 400
+"""Below this, text in the margins alone is what a library, a court or a copier stamped on a scan."""
+STAMPED = "has a picture and no text but in its margins"
 DPI = 200
 _PRIVATE = re.compile("[\ue000-\uf8ff\ufffd\uffff]")
 _WESTERN = re.compile("[\x80-\xff€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ]")
@@ -54,14 +61,17 @@ class Scans:
         if not raw.words:
             pictures = any(area(p.box) > 200 for p in raw.shapes.pictures)
             return "is drawn without a text layer" if pictures or len(raw.shapes.drawings) > 40 else ""
-        return _garbage(raw, characters)
+        return STAMPED if _is_stamped(raw, characters) else _garbage(raw, characters)
 
     def recognize(self, page: object, raw: RawPage, number: int, reason: str) -> PageContent | None:
-        """The page by recognition; an empty one when that comes later, None when it is off."""
+        """The page by recognition, where it is stamped all but the stamps; an empty one when that comes later, None
+        when it is off."""
         if self.postponed:
             return PageContent(number, raw.space.width, raw.space.height, unrecognized=True)
         if self._mode is OcrMode.OFF or self._recognizer is None:
             return None
+        from PIL import ImageDraw
+
         scale = DPI / 72
         image = figures.render(page, raw.space, scale, self._limits)
         content = PageContent(number, raw.space.width, raw.space.height, ocr=True)
@@ -69,6 +79,10 @@ class Scans:
             content.warnings.append(f"Page {number} {reason} and cannot be rendered")
             return content
         fx, fy = raw.space.width / image.width, raw.space.height / image.height
+        if reason == STAMPED:
+            draw = ImageDraw.Draw(image)
+            for word in (w for w in raw.words if w.style.turn != SLANTED):
+                draw.rectangle((word.x0 / fx, word.y0 / fy, word.x1 / fx, word.y1 / fy), fill="white")
         read = read_page(self._recognizer, image)
         if read.warning:
             content.warnings.append(f"Page {number}: {read.warning}")
@@ -76,13 +90,13 @@ class Scans:
             x0, y0, x1, y1 = paragraph.bbox
             box = (x0 * fx, y0 * fy, x1 * fx, y1 * fy)
             content.items.append(OcrText(paragraph.text, box, paragraph.confidence, number, paragraph.rows))
-        if not content.items and reason:
+        if not content.items and reason != STAMPED:
             content.warnings.append(f"Page {number} {reason}; no text was recognised on it")
         return content
 
     def read_figures(self, raw: RawPage, content: PageContent) -> None:
         """Recognise large pictures of a page that has little text of its own; count them where that is not done."""
-        if sum(len(w.text) for w in raw.words) > 200:
+        if sum(len(w.text) for w in raw.words) > MANY_CHARACTERS:
             return
         from PIL import Image
 
@@ -122,6 +136,19 @@ def _ranges(numbers: Sequence[int]) -> str:
         else:
             runs.append([number])
     return ", ".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)
+
+
+def _is_stamped(raw: RawPage, characters: int) -> bool:
+    """Whether a picture too large (or beside too much text) to be read as a figure has all text in the margins."""
+    share = picture_share(raw)
+    if characters >= STAMP_CHARACTERS or share <= (0.5 if characters > MANY_CHARACTERS else figures.BACKGROUND):
+        return False
+    width, height = raw.space.width, raw.space.height
+    edges = (ZONE * width, ZONE * height, (1 - ZONE) * width, (1 - ZONE) * height)
+    return all(
+        w.style.turn == SLANTED or w.x1 < edges[0] or w.y1 < edges[1] or w.x0 > edges[2] or w.y0 > edges[3]
+        for w in raw.words
+    ) and not any(w.style.invisible for w in raw.words)
 
 
 def _garbage(raw: RawPage, characters: int) -> str:
