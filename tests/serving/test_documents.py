@@ -15,6 +15,7 @@ from PIL import Image
 from rag_cluster.domain import keys
 from rag_cluster.domain.access import LOCAL, AccessAttributes, Principal
 from rag_cluster.domain.documents import PlannedFile, SourceKind
+from rag_cluster.domain.ports import UploadRequest
 from rag_cluster.errors import StoreUnavailableError
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.plan import PlanOptions, plan
@@ -35,6 +36,24 @@ async def test_an_upload_becomes_a_ready_document_that_answers(api: httpx.AsyncC
     assert document["status"] == "READY" and document["published_version"] == 1
     found = await api.post("/v1/retrieve", json={"knowledge_base": "handbook", "query": "lighthouse Wenling metres"})
     assert [result["document_id"] for result in found.json()["results"]] == [body["document_id"]]
+
+
+async def test_an_upload_whose_commit_got_no_answer_is_whole_when_it_is_sent_again(
+    api: httpx.AsyncClient, upload: Any, work: Any, services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    submit = services.uploads.submit
+
+    def submit_without_answer(request: UploadRequest) -> None:
+        submit(request)
+        raise StoreUnavailableError("PostgreSQL: the connection was lost")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(services.uploads, "submit", submit_without_answer)
+        assert (await upload("lighthouse.txt", TEXT)).status_code >= 500
+    body = (await upload("lighthouse.txt", TEXT)).json()
+    assert body["deduplicated"] is True
+    work()
+    assert (await api.get(f"/v1/jobs/{body['job_id']}")).json()["status"] == "SUCCEEDED"
 
 
 async def test_the_original_comes_back_byte_for_byte(api: httpx.AsyncClient, upload: Any, work: Any) -> None:

@@ -23,9 +23,11 @@ from rag_cluster.domain.ports import UploadRequest
 from rag_cluster.errors import (
     DocumentTooLargeError,
     EmptyDocumentError,
+    ExternalServiceError,
     InvalidRequestError,
     NotFoundError,
     OverloadedError,
+    RagClusterError,
 )
 from rag_cluster.parsing.detection import check_content
 from rag_cluster.serving.auth import Administrator, Caller, Services, administrator, principal
@@ -164,13 +166,15 @@ def upload(
 
 
 def _store_and_submit(services: Backend, request: UploadRequest, path: Path) -> IngestionJob:
-    """Object first, then facts in one transaction; the object goes again when the facts could not be written."""
+    """Object first, then facts in one transaction; the object goes again when the facts were refused. After an outage
+    nobody knows whether they were written: then it stays, and fsck removes it if nothing refers to it."""
     key = keys.source_key(request.knowledge_base_id, request.document_id, 1, request.filename)
     services.objects.put_file(key, str(path))
     try:
         job = services.uploads.submit(request)
-    except BaseException:
-        services.objects.delete(key)
+    except RagClusterError as error:
+        if not isinstance(error, ExternalServiceError):
+            services.objects.delete(key)
         raise
     if job.document_id != request.document_id:
         services.objects.delete(key)  # The same Idempotency-Key came before: its document stands.
