@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -19,6 +20,7 @@ from rag_cluster.errors import CorruptDocumentError, ModelUnavailableError, Stor
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.plan import plan
 from rag_cluster.ingestion.uploads import UploadWorker, retry_document, work_forever, work_once
+from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.lifecycle.delete import delete_document
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.uploads import PostgresUploadQueue
@@ -245,6 +247,65 @@ def test_a_failed_bulk_document_is_retried_from_where_it_was_listed(
     assert bench.write_path.catalog.document(item.document_id, LOCAL).status is DocumentStatus.READY
     (again,) = plan(bench.write_path, bench.base.id, [str(bench.folder)])
     assert isinstance(again, Receipt) and again.outcome == "unchanged"
+
+
+def test_the_retry_of_a_touched_file_that_could_not_be_fetched_succeeds_with_what_is_published(
+    bench: Bench, queue: PostgresUploadQueue, worker: UploadWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = bench.write("berth.txt", "Berth 7 is 400 metres long.")
+    document_id = _ingest(bench, bench.write_path)
+    os.utime(path, (1, 1))
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.write_path.inputs, "fetch", _unavailable)
+        _ingest(bench, bench.write_path)
+    assert bench.write_path.catalog.document(document_id, LOCAL).status is DocumentStatus.FAILED
+    job = retry_document(bench.write_path, queue, document_id)
+    assert work_once(worker)
+    assert queue.job(job.id, LOCAL).status is JobStatus.SUCCEEDED
+    assert bench.write_path.catalog.document(document_id, LOCAL).status is DocumentStatus.READY
+    (again,) = plan(bench.write_path, bench.base.id, [str(bench.folder)])
+    assert isinstance(again, Receipt) and again.outcome == "unchanged"
+
+
+def test_the_retry_of_other_chunks_that_failed_succeeds_with_what_is_published_and_leaves_nothing_of_them(
+    bench: Bench, queue: PostgresUploadQueue, worker: UploadWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("berth.txt", "Berth 7 is 400 metres long.")
+    document_id = _ingest(bench, bench.write_path)
+    other = bench.recipe.with_small_chunks()()
+    upsert = other.index.upsert
+
+    def upsert_without_answer(*arguments: Any) -> None:
+        upsert(*arguments)
+        _unavailable()
+
+    monkeypatch.setattr(other.index, "upsert", upsert_without_answer)
+    _ingest(bench, other)
+    assert bench.versions_in_index(document_id) == {1: 1, 2: 1}
+    job = retry_document(bench.write_path, queue, document_id)
+    assert work_once(worker)
+    assert (queue.job(job.id, LOCAL).status, job.version) == (JobStatus.SUCCEEDED, 3)
+    document = bench.write_path.catalog.document(document_id, LOCAL)
+    assert (document.status, document.published_version) == (DocumentStatus.READY, 1)
+    bench.write_path.drain()
+    assert bench.versions_in_index(document_id) == {1: 1}
+    assert not bench.write_path.snapshots.exists(bench.base.id, document_id, 2)
+
+
+def _ingest(bench: Bench, write_path: WritePath) -> str:
+    """One file, with whatever comes of it; its document."""
+    source = write_path.catalog.ensure_source(bench.base.id, SourceKind.BULK, "bulk")
+    (item,) = plan(write_path, bench.base.id, [str(bench.folder)])
+    assert isinstance(item, PlannedFile)
+    work = steps.Work(bench.base.id, source.id, item.document_id, item.file, item.content_fingerprint)
+    prepared = steps.prepare(write_path, work, owner="run")
+    if isinstance(prepared, list):
+        steps.index(write_path, steps.open_index(write_path), prepared)
+    return item.document_id
+
+
+def _unavailable(*_: Any) -> None:
+    raise StoreUnavailableError("no answer")
 
 
 def _refuses() -> Any:

@@ -68,8 +68,9 @@ class Ledger(Runs, Protocol):
         ...
 
     def settle_unchanged(self, claim: Claim, file: SourceFile, sha256: str) -> bool:
-        """If the published version has the same bytes and a fingerprint that serves (`ids.serves`), drop the claimed
-        version, remember the new etag and return True."""
+        """If the published version has the same bytes and a fingerprint that serves (`ids.serves`), remember the new
+        etag and return True: the claimed version goes, and those that failed before it. Their jobs are now jobs of the
+        published version."""
         ...
 
     def duplicate_of(self, claim: Claim, sha256: str) -> str | None:

@@ -9,6 +9,7 @@ from rag_cluster.domain.chunks import Part
 from rag_cluster.domain.documents import Claim, DocumentStatus, OutboxKind, SourceFile
 from rag_cluster.errors import ClaimLostError
 from rag_cluster.stores.postgres.database import Connection, Database
+from rag_cluster.stores.postgres.documents import lock_document
 from rag_cluster.stores.postgres.outbox import owe
 
 _MAX_MESSAGE = 4000
@@ -66,24 +67,38 @@ class LedgerParts:
             raise lost_claim(claim)
 
     def settle_unchanged(self, claim: Claim, file: SourceFile, sha256: str) -> bool:
-        """If the published version has the same bytes and a fingerprint that serves (`ids.serves`), drop the claimed
-        version, remember the new etag and return True."""
-        with self._database.connection() as connection:
-            dropped = connection.execute(
-                """WITH settled AS (
-                     UPDATE document_versions p SET etag = %(etag)s, size = %(size)s, updated_at = now()
-                     FROM documents d JOIN document_versions c ON c.document_id = d.id
-                     WHERE d.id = %(document)s AND d.deleted_at IS NULL
-                       AND c.version = %(version)s AND c.claim_token = %(token)s AND c.claim_owner = %(owner)s
-                       AND p.document_id = d.id AND p.version = d.published_version AND p.version <> c.version
-                       AND p.sha256 = %(sha256)s
-                       AND p.content_fingerprint IN (c.content_fingerprint, split_part(c.content_fingerprint, '+', 1))
-                     RETURNING p.document_id)
-                   DELETE FROM document_versions v USING settled
-                   WHERE v.document_id = settled.document_id AND v.version = %(version)s""",
+        """If the published version has the same bytes and a fingerprint that serves (`ids.serves`), remember the new
+        etag and return True: the claimed version goes, and those that failed before it. Their jobs are now jobs of the
+        published version, and what they wrote elsewhere is owed to the outbox."""
+        with self._database.transaction() as connection:
+            lock_document(connection, claim.document_id)
+            settled = connection.execute(
+                """UPDATE document_versions p SET etag = %(etag)s, size = %(size)s, updated_at = now()
+                   FROM documents d JOIN document_versions c ON c.document_id = d.id
+                   WHERE d.id = %(document)s AND d.deleted_at IS NULL
+                     AND c.version = %(version)s AND c.claim_token = %(token)s AND c.claim_owner = %(owner)s
+                     AND p.document_id = d.id AND p.version = d.published_version AND p.version < c.version
+                     AND p.sha256 = %(sha256)s
+                     AND p.content_fingerprint IN (c.content_fingerprint, split_part(c.content_fingerprint, '+', 1))
+                   RETURNING d.knowledge_base_id, p.version""",
                 _claim_values(claim) | {"etag": file.etag, "size": file.size, "sha256": sha256},
+            ).fetchone()
+            if settled is None:
+                return False
+            document, published = claim.document_id, settled["version"]
+            connection.execute(
+                "UPDATE ingestion_jobs SET version = %s WHERE document_id = %s AND version > %s",
+                (published, document, published),
             )
-        return bool(dropped.rowcount)
+            for table in (*VERSION_ROWS, "document_versions"):
+                connection.execute(
+                    f"DELETE FROM {table} WHERE document_id = %s AND version > %s",  # noqa: S608
+                    (document, published),
+                )
+            for version in range(published + 1, claim.version):  # the claimed one has written nothing yet
+                for kind in (OutboxKind.INDEX_DELETE, OutboxKind.PURGE_VERSION):
+                    owe(connection, kind, document, settled["knowledge_base_id"], {"version": version})
+        return True
 
     def duplicate_of(self, claim: Claim, sha256: str) -> str | None:
         """URI of another live document of the knowledge base with the same bytes, for the report: the oldest."""
