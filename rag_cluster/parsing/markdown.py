@@ -5,27 +5,39 @@ from __future__ import annotations
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 from typing import Any
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.parsing.base import BlockBuilder
+from rag_cluster.parsing.boilerplate import DROPPED
 from rag_cluster.parsing.encoding import decode_text
 from rag_cluster.parsing.html import parse_html
-from rag_cluster.parsing.html_blocks import LINES, HtmlWalker
+from rag_cluster.parsing.html_blocks import BLOCK_TAGS, LINES, HtmlWalker
 from rag_cluster.parsing.limits import ParseLimits
 
 MAX_FRONT_MATTER = 64 * 1024
 MAX_NESTING = 200
 """Of elements; a list item counts twice."""
-_TOML = re.compile(r"\ufeff?\+\+\+[ \t]*\n(.*?\n)\+\+\+[ \t]*(?:\n|\Z)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\n(?![ \t]*\n)(.*?\n)\1[ \t]*(?:\n|\Z)", re.DOTALL)
+"""A blank line behind the first mark makes it a rule, as for Pandoc."""
+_FORMULA = re.compile(r"\$\$.+?\$\$|\$(?!\s)(?:\\.|[^\\$])+?(?<!\s)\$(?!\d)", re.DOTALL)
+_TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)([^>]*)")
+_HTML = ("html_block", "html_inline")
+_INLINE_TAGS = """
+a abbr acronym b bdi bdo big br cite code del dfn em font i img input ins kbd label mark math nobr q rb rp rt rtc ruby
+s samp small span strike strong sub sup time tt u var wbr
+"""
+_MARKUP = BLOCK_TAGS.union(_INLINE_TAGS.split()) - DROPPED
+_NEVER_CLOSED = frozenset({"br", "dd", "dt", "hr", "img", "input", "li", "p", "td", "th", "tr", "wbr"})
 
 
 class MarkdownParser:
     """Blocks with heading paths and line numbers; HTML inside becomes text like the rest."""
 
     name = "markdown"
-    version = "3"
+    version = "4"
     extensions = frozenset({".md", ".markdown"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:
@@ -35,28 +47,32 @@ class MarkdownParser:
         """EmptyDocumentError when nothing is left to read."""
         text, encoding = decode_text(Path(source.path).read_bytes())
         markdown = _markdown()
-        text, stated = _toml_front_matter(text.replace("\x00", "").replace("\r\n", "\n"))
+        text, stated = _front_matter(text.replace("\x00", "").replace("\r\n", "\n"))
         tokens = markdown.parse(text)
         builder = BlockBuilder(source)
-        metadata = {"encoding": encoding, **stated, **_yaml_front_matter(tokens, builder)}
         if max((token.level for token in tokens), default=0) >= MAX_NESTING - 1:
             builder.warn(
                 f"Lists or quotes are nested deeper than {MAX_NESTING // 2} levels; what lies deeper was left out"
             )
+        _keep_mentioned_tags(tokens)
         _number_lines(tokens)
         html = markdown.renderer.render(tokens, markdown.options, {})
         if html.strip():
             HtmlWalker(builder, self._limits, keep_all=True).walk(parse_html(f"<html><body>{html}</body></html>"))
-        return builder.build(metadata)
+        return builder.build({"encoding": encoding, **stated})
 
 
 def _markdown() -> Any:
     from markdown_it import MarkdownIt
+    from mdit_py_plugins.dollarmath.index import math_block_dollar
     from mdit_py_plugins.footnote import footnote_plugin
-    from mdit_py_plugins.front_matter import front_matter_plugin
 
     markdown = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
-    markdown.use(front_matter_plugin).use(footnote_plugin)
+    markdown.use(footnote_plugin)
+    formula_block = math_block_dollar(allow_labels=False, allow_blank_lines=False)
+    markdown.block.ruler.before("fence", "math_block", formula_block, {"alt": ["paragraph", "blockquote", "list"]})
+    markdown.inline.ruler.before("escape", "formula", _formula)
+    markdown.add_render_rule("math_block", _formula_block)
     # A note that is referred to again has the same number, not "1:1".
     markdown.add_render_rule("footnote_caption", lambda self, tokens, index, *_: f"[^{tokens[index].meta['id'] + 1}]")
     return markdown
@@ -78,16 +94,59 @@ def _number_lines(tokens: Sequence[Any]) -> None:
             token.attrSet(LINES, f"{first}-{last}")
 
 
-def _toml_front_matter(text: str) -> tuple[str, dict[str, Any]]:
-    """(text with as many lines, metadata) of a page that begins with +++. What is no TOML is text."""
-    found = _TOML.match(text)
-    if found is None or len(found[1]) > MAX_FRONT_MATTER:
+def _formula(state: Any, silent: bool) -> bool:
+    """An inline rule: what stands between dollars is TeX, in which * and \\ are no markup. It is text as it stands."""
+    found = _FORMULA.match(state.src, state.pos)
+    if found is None:
+        return False
+    if not silent:
+        state.push("text", "", 0).content = found[0]
+    state.pos = found.end()
+    return True
+
+
+def _formula_block(renderer: Any, tokens: Sequence[Any], index: int, *_: Any) -> str:
+    lines = escape(f"$${tokens[index].content}$$").split("\n")
+    return f"<p{renderer.renderAttrs(tokens[index])}>{'<br>'.join(lines)}</p>"
+
+
+def _keep_mentioned_tags(tokens: Sequence[Any]) -> None:
+    """What only looks like HTML is text: List<String>, "git show <object>". HTML would drop it, or all that follows."""
+    pieces = (piece for token in tokens for piece in (token, *(token.children or ())))
+    html = [(piece, tag) for piece in pieces if piece.type in _HTML and (tag := _TAG.match(piece.content.lstrip()))]
+    closed = {name for piece, _ in html for name in re.findall(r"</([A-Za-z][\w-]*)", piece.content)}
+    stated = {tag[2] for _, tag in html if "=" in tag[3]}
+    for piece, tag in html:
+        closing, name, attributes = tag.groups()
+        if (name.lower() if name.isupper() else name) in _MARKUP:
+            is_markup = piece.block or closing or name in closed or name.lower() in _NEVER_CLOSED
+        else:
+            is_markup = name in (closed if piece.block else stated if closing else ())
+        if is_markup or "=" in attributes:
+            continue
+        if piece.block:
+            piece.content = f"<p>{escape(piece.content)}</p>"
+        else:
+            piece.type = "text"
+
+
+def _front_matter(text: str) -> tuple[str, dict[str, Any]]:
+    """(text with as many lines, metadata) of a page that begins with YAML or TOML. What is no mapping is text."""
+    import yaml
+
+    found = _FRONT_MATTER.match(text)
+    if found is None or len(found[2]) > MAX_FRONT_MATTER:
         return text, {}
     try:
-        data = tomllib.loads(found[1])
-    except tomllib.TOMLDecodeError:
+        if found[1] == "+++":
+            data = {key: _plain(value) for key, value in tomllib.loads(found[2]).items()}
+        else:
+            data = yaml.load(found[2], Loader=yaml.BaseLoader)  # noqa: S506 - strings, lists and mappings only
+    except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
         return text, {}
-    return "\n" * found[0].count("\n") + text[found.end() :], _flat({key: _plain(value) for key, value in data.items()})
+    if not isinstance(data, dict):
+        return text, {}
+    return "\n" * found[0].count("\n") + text[found.end() :], _flat(data)
 
 
 def _plain(value: Any) -> Any:
@@ -97,21 +156,6 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value if isinstance(value, dict) else str(value)
-
-
-def _yaml_front_matter(tokens: Sequence[Any], builder: BlockBuilder) -> dict[str, Any]:
-    """Of the YAML block at the beginning; it is metadata and no text."""
-    import yaml
-
-    content = next((token.content for token in tokens if token.type == "front_matter"), "")
-    if not content or len(content) > MAX_FRONT_MATTER:
-        return {}
-    try:
-        data = yaml.load(content, Loader=yaml.BaseLoader)  # noqa: S506 - strings, lists and mappings only
-    except yaml.YAMLError:
-        builder.warn("The front matter is not valid YAML and was left out")
-        return {}
-    return _flat(data) if isinstance(data, dict) else {}
 
 
 def _flat(data: Mapping[Any, Any]) -> dict[str, Any]:

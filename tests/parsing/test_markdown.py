@@ -116,11 +116,6 @@ def test_deeply_nested_lists_lose_nothing(parse: Parse) -> None:
     assert [b.content for b in parse("a.md", text).blocks] == [f"item {level}" for level in range(40)]
 
 
-def test_broken_front_matter_is_a_warning(parse: Parse) -> None:
-    document = parse("a.md", "---\na: [1\n---\n\ntext")
-    assert document.warnings and [b.content for b in document.blocks] == ["text"]
-
-
 def shape(document: ParsedDocument) -> list[tuple[str, str]]:
     return [(b.type.value, b.content) for b in document.blocks if b.type is not BlockType.TABLE]
 
@@ -145,6 +140,67 @@ def test_rules_are_no_front_matter(parse: Parse) -> None:
     assert shape(parse("a.md", "one\n\n---\n\ntwo\n\n+++\n\nthree")) == [
         ("text", "one"), ("text", "two"), ("text", "+++"), ("text", "three"),
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("---\n\n会议纪要：2025年\n\n参加人：张三\n\n---\n\n议题一", ["会议纪要：2025年", "参加人：张三", "议题一"]),
+        ("---\n\nDate: today\n\n---\n\nbody", ["Date: today", "body"]),
+        ("---\nNo mapping.\n\nAt all.\n\n---\n\nbody", ["No mapping.", "At all.", "body"]),
+        ("---\na: [1\n---\n\nbody", ["a: [1", "body"]),
+        ("---\na: " + "[" * 1000 + "\n---\n\nbody", ["a: " + "[" * 1000, "body"]),
+        ("+++\na = [1\n+++\n\nbody", ["+++ a = [1 +++", "body"]),
+        ("---\na: 1\nb: " + "x" * 70_000 + "\n\n---\n\nbody", ["a: 1 b: " + "x" * 70_000, "body"]),
+    ],
+)  # fmt: skip
+def test_a_leading_block_that_is_no_front_matter_is_text(parse: Parse, text: str, expected: list[str]) -> None:
+    document = parse("a.md", text)
+    assert [block.content for block in document.blocks] == expected
+    assert document.blocks[-1].locator.line_start == text.count("\n") + 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "The command git show <object> prints it.",
+        "Use <select> and <button> here.",
+        "Returns a List<String>, Set<Address> or Map<K, V>, <T extends Number>.",
+        "Run rag new <template> <dir>, then <your name> and <port>80</port>.",
+    ],
+)
+def test_what_only_looks_like_html_is_text(parse: Parse, text: str) -> None:
+    document = parse("a.md", f"{text}\n\n- {text}\n\nLast.")
+    assert shape(document) == [("text", text), ("list", text), ("text", "Last.")]
+
+
+def test_a_tag_alone_on_its_line_that_is_never_closed_hides_nothing(parse: Parse) -> None:
+    document = parse("a.md", "<object>\nprints it.\n\nNext.\n\n<Tabs>\n\nInside.\n\n</Tabs>\n")
+    assert [(b.content, b.locator.line_start) for b in document.blocks] == [
+        ("<object> prints it.", 1), ("Next.", 4), ("Inside.", 8),
+    ]  # fmt: skip
+
+
+def test_html_within_a_line_is_read(parse: Parse) -> None:
+    text = (
+        "<b>Bold</b> <FONT color=red>red</FONT>, x<sup>2</sup><br/><g-emoji alias='x'>🚀</g-emoji> <!-- no -->end</div>"
+    )
+    assert shape(parse("a.md", text)) == [("text", "Bold red, x²\n🚀 end")]
+
+
+def test_formulas_stand_as_they_are_written(parse: Parse) -> None:
+    text = "$a*b*c$ and $x_{1}\\{y\\}$, $$p\\\\q$$.\n\n$$\n\\begin{cases} a<b \\\\\n+ *c* \\end{cases}\n$$\n"
+    assert shape(parse("a.md", text)) == [
+        ("text", "$a*b*c$ and $x_{1}\\{y\\}$, $$p\\\\q$$."),
+        ("text", "$$\n\\begin{cases} a<b \\\\\n+ *c* \\end{cases}\n$$"),
+    ]
+
+
+def test_prices_are_no_formulas(parse: Parse) -> None:
+    text = "From $5 to **$6**, US$7 *or* US$8, \\$9; $(ls *.md) and $(ls *.py)."
+    assert shape(parse("a.md", text)) == [
+        ("text", "From $5 to $6, US$7 or US$8, $9; $(ls *.md) and $(ls *.py)."),
+    ]
 
 
 def test_a_pipe_inside_code_in_a_table_belongs_to_its_cell(parse: Parse) -> None:
