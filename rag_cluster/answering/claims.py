@@ -8,11 +8,16 @@ from collections.abc import Iterator, Sequence
 from rag_cluster.answering.marks import Cited, stretches
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import ContextSource
-from rag_cluster.domain.terms import normalize, numbers
+from rag_cluster.domain.numerals import cells, numbers, without_months
+from rag_cluster.domain.terms import normalize
 
 _NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*[A-Za-z0-9](?:\s+[A-Z][\w'’-]*[A-Za-z0-9])*|《[^》]{1,60}》")
 _IMAGE = re.compile(r"!?\[[^\[\]\n]*\]\(asset://[^()\s]*\)")
-_LIST_MARK = re.compile(r"^\s*(?:(?:#{1,6}|[-*+•]|\d{1,3}[.)])\s+|\d{1,3}、)", re.MULTILINE)
+_LIST_MARK = re.compile(
+    r"^[\s#>]*(?:[-*+•]\s+)?[*_]{0,2}(?:\d{1,3}[.)．）、](?!\d)|[(（]\d{1,3}[)）]|[\u2460-\u249b])(?=[^\S\n]*\S)",
+    re.MULTILINE,
+)
+"""Of a line that goes on: "1. ", "**2.**", "（3）", "④"."""
 _CLAUSE_END = re.compile(r"[,，;；:：。！？!?\n|]|\.(?!\w)")
 _NEGATION = re.compile(
     r"不(?!仅|但|只|锈|同|断|少|管|论|过|久)|没|未(?!来)|[無无](?!线|论|锡)|非(?!洲|常)|勿|"
@@ -33,11 +38,16 @@ def check_claims(answer: str, sources: Sequence[ContextSource]) -> list[str]:
     for stretch in stretches(answer):
         marked = marked or bool(stretch.numbers)
         text = "\n".join(texts[number] for number in stretch.numbers or texts if number in texts)
-        held_numbers, held, clauses = set(numbers(text)), normalize(text), list(_clauses(text))
+        values, in_cells = {number.value for number in numbers(text)}, cells(text)
+        words, clauses = _squeezed(text), list(_clauses(text))
         claimed = _LIST_MARK.sub("", _IMAGE.sub("", stretch.text))
         for sentence in (claimed[start:end] for start, end in sentences(claimed)):
-            missing = [number for number in numbers(sentence) if number not in held_numbers]
-            missing += [name for name in _names(sentence) if normalize(name) not in held]
+            missing = [
+                number.written
+                for number in numbers(sentence)
+                if number.certain and number.value not in values and number.bare not in in_cells
+            ]
+            missing += [name for name in _names(without_months(sentence)) if not _holds(words, name)]
             if missing:
                 warnings.append(f'not in {_where(stretch)}: {", ".join(dict.fromkeys(missing))} ("{sentence[:120]}")')
             if any(_turned(clause, clauses) for clause in _clauses(sentence)):
@@ -68,6 +78,16 @@ def _names(sentence: str) -> list[str]:
         if name:
             found.append(name)
     return found
+
+
+def _holds(words: str, name: str) -> bool:
+    """Whether a name is among the words as a whole one, in any number and case."""
+    whole = re.escape(re.sub("['’]s$", "", _squeezed(name)))
+    return re.search(rf"(?<![a-z0-9]){whole}(?:['’]?s|es)?(?![a-z0-9])", words) is not None
+
+
+def _squeezed(text: str) -> str:
+    return " ".join(normalize(text).split())
 
 
 def _clauses(text: str) -> Iterator[tuple[str, int]]:

@@ -18,7 +18,6 @@ _TOKEN = re.compile(rf"\d+(?:[.,]\d+)*|[{CJK}]+|[^\W\d_{CJK}]+")
 _WORD = re.compile(rf"[{CJK}]+|[^\W_{CJK}]+(?:(?:[-./&_]|(?<=\d),(?=\d))[^\W_{CJK}]+)*(?:\+\+|#)?")
 _CJK = re.compile(f"[{CJK}]")
 _LATIN_WORD = re.compile(r"[A-Za-z]+")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 _CHINESE_PARTICLES = re.compile("[的了是吗呢吧着]")
 _CHINESE_QUESTION = re.compile(
     "请?(?:介绍|说明|解释|描述)一下|请(?:介绍|说明|解释|描述|问)|请?告诉我|为什么|为何|什么时候|什么|多少|多久|多大|多长|多高|哪一年|哪年|哪些|哪个|哪里|哪儿|哪位|哪种|哪|谁|如何|怎么样|怎么|怎样"
@@ -66,11 +65,6 @@ def normalize(text: str) -> str:
         return text
     decomposed = unicodedata.normalize("NFD", text)
     return unicodedata.normalize("NFC", "".join(c for c in decomposed if not "\u0300" <= c <= "\u036f"))
-
-
-def numbers(text: str) -> list[str]:
-    """The numbers of a text, thousands separators removed: "1,190 of 2.5" -> ["1190", "2.5"]."""
-    return [_plain_number(match) for match in _NUMBER.findall(unicodedata.normalize("NFKC", text))]
 
 
 def _plain_number(number: str) -> str:

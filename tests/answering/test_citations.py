@@ -100,6 +100,54 @@ def test_a_number_or_a_name_that_the_source_does_not_hold_is_a_warning() -> None
     assert "Hans Meier" in name
 
 
+@pytest.mark.parametrize(
+    ("text", "claim", "missing"),
+    [
+        ("起重量为65吨。", "起重量为三百吨。", "三百"),
+        ("It lifts 65 tonnes.", "It lifts seventy tonnes.", "seventy"),
+        ("收入5万元。", "收入5亿元。", "5亿"),
+        ("A profit of 5 million.", "A profit of 5 billion.", "5 billion"),
+        ("费用5元。", "费用5%。", "5%"),
+        ("At 5 degrees.", "At -5 degrees.", "-5"),
+        ("The annual report.", "The report by Ann.", "Ann"),
+    ],
+)
+def test_a_number_is_its_value_and_a_name_a_whole_word(text: str, claim: str, missing: str) -> None:
+    (warning,) = check_claims(f"{claim} {cite(1)}", [source(1, chunk("c", text, 1))])
+    assert f"not in source 1: {missing} " in warning
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("2024-05-01", "2024年5月1日"),
+        ("2024.5.1", "2024年5月1日"),
+        ("2024-05-01", "It was on 1 May 2024."),
+        ("1 May 2024", "2024-05-01"),
+        ("It costs 4,200.00 euros.", "It costs 4,200 euros."),
+        ("共1.5万人。", "共15000人。"),
+        ("共1,000人。", "共1千人。"),
+        ("共三百人。", "共300人。"),
+        ("three cranes", "3 cranes"),
+        ("| 收入（万元） |\n| --- |\n| 5,000 |", "收入为5000万元。"),
+        ("| Share (%) |\n| --- |\n| 5.0 |", "The share is 5%."),
+        ("It was built by Hans\nMeier.", "It was built by Hans Meier."),
+        ("Nordwind built all cranes.", "It is one of Nordwind's."),
+        ("起重量65吨。", "1.起重量65吨。"),
+        ("起重量65吨。", "**1. 起重量**65吨。"),
+        ("起重量65吨。", "（1）起重量65吨。\n(2) 起重量65吨。"),
+        ("起重量65吨。", "①起重量65吨。"),
+        ("起重量65吨。", "## 2. 起重量\n- 3) 65吨。"),
+    ],
+)
+def test_another_way_of_writing_is_no_other_claim(text: str, claim: str) -> None:
+    assert check_claims(f"{claim} {cite(1)}", [source(1, chunk("c", text, 1))]) == []
+
+
+def test_a_number_alone_is_a_claim_and_no_list() -> None:
+    assert check_claims(f"70. {cite(1)}", [source()]) != []
+
+
 def test_thousands_separators_do_not_make_another_number() -> None:
     assert check_claims(f"It costs 4200 euros. {cite(1)}", [source()]) == []
 

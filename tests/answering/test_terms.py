@@ -2,7 +2,7 @@
 
 import pytest
 
-from rag_cluster.domain.terms import numbers, question_terms, terms
+from rag_cluster.domain.terms import question_terms, terms
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,3 @@ def test_a_questions_interrogatives_are_no_terms() -> None:
     assert question_terms("请介绍一下三级响应") == ["三级", "级响", "响应"]
     assert question_terms("Please tell me about the tug.") == ["tug"]
     assert question_terms("How many cranes are there and what do they cost?") == terms("crane cost")
-
-
-def test_numbers_lose_their_thousands_separators() -> None:
-    assert numbers("1,190 of 2.5, 3,4 及１２") == ["1190", "2.5", "3,4", "12"]
