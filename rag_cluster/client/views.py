@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from rag_cluster.client import html
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
+from rag_cluster.domain.marks import MARK
 from rag_cluster.parsing.output import document_json, document_markdown
 from rag_cluster.serving.schemas import (
     AnswerResponse,
@@ -25,7 +26,6 @@ from rag_cluster.serving.schemas.explain import ExplainResponse
 if TYPE_CHECKING:
     import pandas as pd
 
-_MARK = re.compile(r"\[(?:来源|Source) (\d+)\]\(citation://\1\)")
 Row = dict[str, Any]
 
 MAX_CELL = 80
@@ -97,7 +97,7 @@ class AnswerView(Tabular, AnswerResponse):
     @property
     def text(self) -> str:
         """The answer with marks as [1]."""
-        return _MARK.sub(r"[\1]", self.answer)
+        return MARK.sub(r"[\1]", self.answer)
 
     def rows(self) -> list[Row]:
         """The citations."""
@@ -114,7 +114,7 @@ class AnswerView(Tabular, AnswerResponse):
 
     def _repr_html_(self) -> str:
         sources = {str(citation.number): citation for citation in self.citations}
-        shown = re.sub(r"\[(\d+)\]", lambda found: _superscript(found, sources), html.text(self.text))
+        shown = MARK.sub(lambda found: _superscript(found, sources), html.text(self.answer))
         items = "".join(_source_item(citation) for citation in self.citations)
         return html.frame(
             html.heading(self.question),
@@ -140,8 +140,8 @@ def _citation(citation: CitationModel) -> Row:
 
 def _superscript(found: re.Match[str], sources: Mapping[str, CitationModel]) -> str:
     citation = sources.get(found[1])
-    if citation is None:  # a [1] of the document's own
-        return found[0]
+    if citation is None:
+        return f"[{found[1]}]"
     title = html.text(f"{citation.filename}  {citation.locator.display}")
     return f'<sup title="{title}"><b>[{found[1]}]</b></sup>'
 

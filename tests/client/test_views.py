@@ -51,6 +51,11 @@ def test_an_answer_shows_its_marks_and_citations_with_place_and_quote() -> None:
     assert str(answer()).splitlines()[1].startswith("  [1] ")
 
 
+def test_a_note_of_a_documents_own_is_not_shown_as_a_citation_of_ours() -> None:
+    page = answer(answer="Built in 2019.[1] [Source 1](citation://1)")._repr_html_()
+    assert "Built in 2019.[1] <sup" in page and page.count("</sup>") == 1
+
+
 def test_nothing_that_a_document_holds_becomes_markup_a_link_or_a_formula() -> None:
     page = answer()._repr_html_()
     assert "<img" not in page and "javascript:" not in page and 'class="rag-cluster tex2jax_ignore' in page
