@@ -5,9 +5,11 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections import Counter
-from collections.abc import Iterator
+from bisect import bisect_left
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument, SourceLocator
 from rag_cluster.domain.locators import column_letters
@@ -27,7 +29,7 @@ class CsvParser:
     """Delimited text. Rows are filled to the longest one's width; a long file makes several blocks with its header."""
 
     name = "csv"
-    version = "3"
+    version = "4"
     extensions = frozenset({".csv", ".tsv", ".tab"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:
@@ -38,20 +40,21 @@ class CsvParser:
         text, encoding = decode_text(Path(source.path).read_bytes())
         text, offset, delimiter = _dialect(text.replace("\x00", ""), source.filename)
         rows, ends = _read(text, delimiter)
+        filled = [position for position, row in enumerate(rows) if row]
         rows = rectangular(rows)
         width = len(rows[0]) if rows else 0
-        header_rows = 1 if _has_header(rows) else 0
+        table = rows[filled[0] :] if filled else []
+        header = table[: 1 if _has_header(table) else 0]
         builder = BlockBuilder(source)
-        for first, last in _ranges(len(rows), header_rows):
-            body = rows[first:last]
-            grid = body if first == 0 else rows[:header_rows] + body
+        for first, last in _ranges(filled, len(header)):
+            grid = rows[first:last] if first == filled[0] else header + rows[first:last]
             locator = SourceLocator(
                 cell_range=f"A{first + 1}:{column_letters(width)}{last}",
                 line_start=offset + (ends[first - 1] if first else 0) + 1,
                 line_end=offset + ends[last - 1],
             )
-            builder.table(grid, header_rows, locator)
-        return builder.build({"encoding": encoding, "delimiter": delimiter, "rows": len(rows), "columns": width})
+            builder.table(grid, len(header), locator)
+        return builder.build({"encoding": encoding, "delimiter": delimiter, "rows": len(filled), "columns": width})
 
 
 def _dialect(text: str, filename: str) -> tuple[str, int, str]:
@@ -84,19 +87,38 @@ def _consistency(sample: str, delimiter: str) -> float:
 
 
 def _read(text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
-    """Rows that are not blank, and the physical line on which each ends."""
+    """All rows, as a spreadsheet counts them (blank ones are []), and the physical line on which each ends."""
     csv.field_size_limit(max(len(text), 131072))
-    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    reader = _reader(text, delimiter)
     rows: list[list[str]] = []
     ends: list[int] = []
     try:
         for row in reader:
-            if any(cell.strip() for cell in row):
-                rows.append([cell.replace("\r\n", "\n") for cell in row])
-                ends.append(reader.line_num)
+            rows.append([cell.replace("\r\n", "\n") for cell in row] if any(map(str.strip, row)) else [])
+            ends.append(reader.line_num)
     except csv.Error as error:
         raise CorruptDocumentError(f"Line {reader.line_num} is not readable as delimited text: {error}") from error
     return rows, ends
+
+
+def _reader(text: str, delimiter: str) -> Any:
+    """Quotes inside cells are doubled or, where that does not read, escaped by a backslash, as Spark and MySQL do."""
+    doubled = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    if '\\"' not in text or _is_readable(text, delimiter=delimiter):
+        return doubled
+    # Backslashes that escape no quote stand for themselves: C:\\temp.
+    text = re.sub(r'\\(?!\\*")', r"\\\\", text)
+    escaped: dict[str, Any] = {"delimiter": delimiter, "escapechar": "\\", "doublequote": False}
+    return csv.reader(io.StringIO(text, newline=""), **escaped) if _is_readable(text, **escaped) else doubled
+
+
+def _is_readable(text: str, **dialect: Any) -> bool:
+    """Whether every quote is where a dialect has one."""
+    try:
+        deque(csv.reader(io.StringIO(text, newline=""), strict=True, **dialect), maxlen=0)
+    except csv.Error:
+        return False
+    return True
 
 
 def _has_header(rows: list[list[str]]) -> bool:
@@ -116,10 +138,10 @@ def _is_year_above(rows: list[list[str]], column: int) -> bool:
     return _YEAR.fullmatch(rows[0][column].strip()) is not None and any(not _YEAR.fullmatch(cell) for cell in below)
 
 
-def _ranges(count: int, header_rows: int) -> Iterator[tuple[int, int]]:
-    """Row ranges of the blocks; the first one holds the header as well."""
-    first = 0
-    while first < count:
-        last = min(count, first + ROWS_PER_BLOCK + (header_rows if first == 0 else 0))
-        yield first, last
-        first = last
+def _ranges(filled: Sequence[int], header_rows: int) -> Iterator[tuple[int, int]]:
+    """Row ranges of the blocks, which begin and end with a filled row; the first one holds the header as well."""
+    at = 0
+    while at < len(filled):
+        limit = filled[at] + ROWS_PER_BLOCK + (header_rows if at == 0 else 0)
+        first, at = filled[at], bisect_left(filled, limit)
+        yield first, filled[at - 1] + 1

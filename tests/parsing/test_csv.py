@@ -46,6 +46,41 @@ def test_quotes_and_line_breaks_inside_cells_in_gbk(parse: Parse) -> None:
     assert document.blocks[0].locator.line_end == 4
 
 
+SPARK = """id,comment,price
+1,"He said \\"hi, there\\", ok",5
+2,"plain, text",6
+3,"ends \\"so\\"","C:\\temp\\new"
+4,"",C:\\x
+"""
+
+
+def test_quotes_escaped_by_backslashes_stay_in_their_cell(parse: Parse) -> None:
+    document = parse("a.csv", SPARK)
+    assert rows(document)[1:] == [
+        ["1", 'He said "hi, there", ok', "5"],
+        ["2", "plain, text", "6"],
+        ["3", 'ends "so"', "C:\\temp\\new"],
+        ["4", "", "C:\\x"],
+    ]
+    assert document.blocks[0].locator.line_end == 5
+
+
+def test_a_backslash_before_a_closing_quote_escapes_nothing_where_quotes_are_doubled(parse: Parse) -> None:
+    document = parse("a.csv", 'path,note\n"C:\\dir\\","a ""b"""\n"D:\\","c"\n')
+    assert rows(document)[1:] == [["C:\\dir\\", 'a "b"'], ["D:\\", "c"]]
+
+
+def test_rows_are_counted_as_a_spreadsheet_does_blank_ones_too(parse: Parse) -> None:
+    document = parse("a.csv", "\n,,,,\nid,word\n1,a\n\n,,,\n2,b\n" + "\n" * 3000 + "3,c\n,,\n\n")
+    assert [b.metadata["rows"] for b in document.blocks] == [
+        [["id", "word"], ["1", "a"], ["", ""], ["", ""], ["2", "b"]],
+        [["id", "word"], ["3", "c"]],
+    ]
+    assert [b.locator.cell_range for b in document.blocks] == ["A3:B7", "A3008:B3008"]
+    assert [(b.locator.line_start, b.locator.line_end) for b in document.blocks] == [(3, 7), (3008, 3008)]
+    assert (document.metadata["rows"], document.metadata["columns"]) == (4, 2)
+
+
 def test_ragged_rows_are_filled(parse: Parse) -> None:
     assert rows(parse("a.csv", "a,b\n1,2,3\n4\n")) == [["a", "b", ""], ["1", "2", "3"], ["4", "", ""]]
 
