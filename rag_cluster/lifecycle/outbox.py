@@ -27,9 +27,9 @@ class Drained:
 
 
 def drain(stores: Stores, *, document_id: str | None = None) -> int:
-    """Carry out every effect that is due, oldest first; how many succeeded.
+    """Carry out every effect that is due when this begins, oldest first; how many succeeded.
 
-    An effect that fails is tried again by a later drain, after 2, 4, 8 ... at most 300 s: what is owed is never
+    An effect that fails is tried again by a later drain only, after 2, 4, 8 ... at most 300 s: what is owed is never
     forgotten. document_id: only that document's.
     """
     return carry_out(stores, document_id=document_id).done
@@ -38,7 +38,8 @@ def drain(stores: Stores, *, document_id: str | None = None) -> int:
 def carry_out(stores: Stores, *, document_id: str | None = None) -> Drained:
     """`drain`, telling failures too."""
     done = failed = 0
-    while entries := stores.outbox.claim(CLAIM_ENTRIES, LEASE_SECONDS, document_id=document_id):
+    due = stores.outbox.now()  # what fails may be due again before everything else was tried
+    while entries := stores.outbox.claim(CLAIM_ENTRIES, LEASE_SECONDS, due=due, document_id=document_id):
         outcomes = [_carry_out(stores, entry) for entry in entries]
         done += outcomes.count(True)
         failed += outcomes.count(False)

@@ -48,6 +48,27 @@ def traces(bench: Bench, document_id: str) -> dict[str, int]:
     }
 
 
+def test_a_drain_tries_each_effect_once_also_what_is_due_again_before_it_ends(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.write("a.txt", "The quay is long.")
+    (document_id,) = ingest(bench)
+    tries: list[str] = []
+
+    def refuse(collection: str, *_: Any, **__: Any) -> None:
+        tries.append(collection)
+        if len(tries) > 1:
+            pytest.fail("the same drain tried it again")
+        raise StoreUnavailableError("Milvus does not answer")
+
+    monkeypatch.setattr("rag_cluster.lifecycle.outbox.MAX_DELAY_SECONDS", 0.0)
+    monkeypatch.setattr(bench.write_path.index, "delete", refuse)
+    assert delete_document(bench.stores, document_id).pending
+    assert len(tries) == 1
+    monkeypatch.undo()
+    assert drain(bench.stores) == 1
+
+
 def test_a_deleted_document_is_gone_from_every_store_and_the_receipt_says_so(bench: Bench) -> None:
     bench.write("a.txt", "The quay is long.")
     (document_id,) = ingest(bench)
@@ -195,7 +216,7 @@ def test_an_effect_that_failed_waits_longer_each_time_and_is_never_dropped(
 
     def now(entry: Any, message: str, delay_seconds: float) -> None:
         delays.append(delay_seconds)
-        retry(entry, message, 0.0 if len(delays) < 12 else 3600.0)
+        retry(entry, message, 0.0)
 
     def refuse(*_: Any, **__: Any) -> None:
         raise RuntimeError("broken")
@@ -203,8 +224,9 @@ def test_an_effect_that_failed_waits_longer_each_time_and_is_never_dropped(
     with monkeypatch.context() as patch:
         patch.setattr(bench.write_path.index, "delete", refuse)
         patch.setattr(bench.write_path.outbox, "retry", now)
-        assert drain(bench.stores, document_id=document_id) == 0
+        assert [drain(bench.stores, document_id=document_id) for _ in range(12)] == [0] * 12
     assert delays == sorted(delays)
+    assert len(delays) == 12
     assert (delays[0], delays[-1]) == (2.0, 300.0)
     assert bench.write_path.outbox.pending(document_id) == 1
 

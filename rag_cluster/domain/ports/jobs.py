@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from rag_cluster.domain.access import AccessAttributes, Principal
@@ -75,7 +76,15 @@ class UploadQueue(Protocol):
 class Outbox(Protocol):
     """Effects owed to other stores. Rows are put there inside the transactions that owe them."""
 
-    def claim(self, limit: int, lease_seconds: float, *, document_id: str | None = None) -> list[OutboxEntry]: ...
+    def now(self) -> datetime:
+        """By the clock that says when entries are due."""
+        ...
+
+    def claim(
+        self, limit: int, lease_seconds: float, *, due: datetime | None = None, document_id: str | None = None
+    ) -> list[OutboxEntry]:
+        """Entries that are due now and were due at `due`, longest due first, that nobody else gets for the lease."""
+        ...
 
     def done(self, entry: OutboxEntry) -> None: ...
 

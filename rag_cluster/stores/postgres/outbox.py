@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from psycopg.types.json import Jsonb
@@ -21,9 +22,21 @@ class PostgresOutbox:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def claim(self, limit: int, lease_seconds: float, *, document_id: str | None = None) -> list[OutboxEntry]:
-        """At most limit due entries, longest due first, that nobody else gets for lease_seconds."""
+    def now(self) -> datetime:
+        """The server's clock, which says when entries are due."""
+        with self._database.connection() as connection:
+            row = connection.execute("SELECT clock_timestamp() AS now").fetchone()
+        assert row is not None, "this statement returns a row"
+        now: datetime = row["now"]
+        return now
+
+    def claim(
+        self, limit: int, lease_seconds: float, *, due: datetime | None = None, document_id: str | None = None
+    ) -> list[OutboxEntry]:
+        """At most limit entries that are due now and were due at `due`, longest due first, that nobody else gets
+        for lease_seconds."""
         values = {
+            "due": due,
             "limit": limit,
             "lease": lease_seconds,
             "document": None if document_id is None else as_uuid(document_id, "document"),
@@ -33,7 +46,8 @@ class PostgresOutbox:
             # the statement has claimed so far and takes others, beyond the limit.
             claimed = connection.execute(
                 """WITH due AS MATERIALIZED (
-                     SELECT id FROM outbox WHERE available_at <= clock_timestamp()
+                     SELECT id FROM outbox
+                     WHERE available_at <= least(clock_timestamp(), %(due)s::timestamptz)
                        AND (%(document)s::uuid IS NULL OR document_id = %(document)s::uuid)
                      ORDER BY available_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
                    UPDATE outbox SET attempts = attempts + 1,
