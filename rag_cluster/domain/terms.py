@@ -45,10 +45,17 @@ def is_number(term: str) -> bool:
 
 
 def language(text: str) -> str:
-    """ "zh" when Chinese characters outweigh Latin words, else "en"."""
-    chinese = len(_CJK.findall(text))
-    latin = len(_LATIN_WORD.findall(text))
-    return "zh" if chinese > latin else "en"
+    """ "zh" or "en": the one in which something is asked or said of what the other merely names ("如何配置 Ray Serve").
+
+    Where both or neither have such words, "zh" when Chinese characters outweigh Latin words.
+    """
+    latin = _LATIN_WORD.findall(text)
+    in_chinese = _CHINESE_QUESTION.search(text) is not None or _CHINESE_PARTICLES.search(text) is not None
+    # Neither the A of "vitamin A" nor the IT of a department.
+    in_english = any(len(word) > 1 and not word.isupper() and word.lower() in _ENGLISH_STOP for word in latin)
+    if in_chinese != in_english:
+        return "zh" if in_chinese else "en"
+    return "zh" if len(_CJK.findall(text)) > len(latin) else "en"
 
 
 def speaks(language: str, text: str) -> bool:

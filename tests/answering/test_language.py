@@ -14,9 +14,17 @@ from rag_cluster.domain.terms import speaks
         ("GPU 的价格是多少？", "zh"),
         ("What does 台风 mean in English?", "en"),
         ("42?", "en"),
+        ("如何配置 Ray Serve autoscaling min replicas", "zh"),
+        ("Kubernetes Pod CPU limit 怎么设置？", "zh"),
+        ("GPT-4 API rate limit 是多少？", "zh"),
+        ("IT server room access policy 什么时候生效？", "zh"),
+        ("What is 机器学习?", "en"),
+        ("Who is 阿列克谢·彼得罗维奇 and where was he born?", "en"),
+        ("请把 what is a crane 翻译成中文，这是什么意思？", "zh"),
+        ("岸桥 crane", "zh"),
     ],
 )
-def test_the_script_that_prevails_is_the_language(question: str, language: str) -> None:
+def test_the_side_that_asks_is_the_language_else_the_script_that_prevails(question: str, language: str) -> None:
     assert question_language(question) == language
 
 
