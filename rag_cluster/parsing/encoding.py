@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import codecs
 import re
+import unicodedata
 from functools import lru_cache
 
 SAMPLE = 64 * 1024
@@ -50,6 +51,13 @@ _COMMON_TRADITIONAL = set(
 _COMMON_KOREAN = set(
     "안녕세요김박계름이다는을의에가고하지도사한로를은기대어시자리나서인아스일제해부정전그보수공과라여주장원만동국적으들성있것"
 )
+_COMMON: dict[str, set[str]] = {
+    "gb18030": _COMMON_CHINESE,
+    "big5hkscs": _COMMON_TRADITIONAL,
+    "cp949": _COMMON_KOREAN,
+}
+_KANA = {chr(code) for code in range(0x3041, 0x30FF)}
+_COMMON_WIDE = _COMMON_CHINESE | _COMMON_TRADITIONAL | _COMMON_KOREAN | _KANA | set("，。、：；")
 
 
 def decode_text(data: bytes, declared: str | None = None) -> tuple[str, str]:
@@ -92,7 +100,20 @@ def _wide(data: bytes) -> str | None:
     return "utf-16-be" if even > 0.5 and odd < 0.05 else None
 
 
+def _wide_by_letters(data: bytes) -> str | None:
+    """UTF-16 without a byte-order mark in which hardly a letter is Latin: frequent letters of East Asian scripts are
+    many in it, and in pairs of other encodings' bytes one in fifty."""
+    for name in ("utf-16-le", "utf-16-be") if len(data) % 2 == 0 else ():
+        letters = [character for character in data[:4096].decode(name, "replace") if character > "\x7f"]
+        frequent = sum(character in _COMMON_WIDE for character in letters)
+        if frequent > max(2.0, 0.3 * len(letters)):
+            return name
+    return None
+
+
 def _guess(data: bytes, declared: str | None) -> tuple[str, str]:
+    if (wide := _wide_by_letters(data)) is not None:
+        return data.decode(wide, "replace"), wide
     best, best_score = "", 0.4
     sample = _sample(data)
     for name in ("gb18030", "cp932", "big5hkscs", "euc_jp", "cp949"):
@@ -128,24 +149,30 @@ def _sample(data: bytes) -> bytes:
     return sample[: sample.rfind(b"\n") + 1] or sample
 
 
+_HALF_WIDTH = re.compile("[ｦ-ｿ][ｦ-ﾟ]|[ｦ-ﾟ][ｦ-ｿ]")
+"""Half-width katakana of both halves of their code; lower-case Russian in KOI8-R has but the other one."""
+_NEVER_HALF_WIDTH = re.compile("(?<![ｳｶ-ﾄﾊ-ﾎ])ﾞ|(?<![ﾊ-ﾎ])ﾟ|(?<![ｦ-ﾟ])[ｧ-ｰ]")
+"""Sound marks after what has none, words that begin with a small letter: other encodings' bytes."""
+
+
 def likelihood(data: bytes, encoding: str) -> float:
     """0-1: how much the bytes look like text in an East Asian encoding; 0 when they are not valid in it."""
     decoded = _tolerant(data, encoding)
     if decoded is None:
         return 0.0
-    characters = [character for character in decoded if character > "\x7f"]
+    characters = [character for character in decoded if character > "\x7f" and not _is_symbol(character)]
     if not characters:
         return 0.0
     frequent = _COMMON.get(encoding, set())
     score = sum(_weight(character, encoding) + (0.35 if character in frequent else 0.0) for character in characters)
+    if encoding == "cp932" and _HALF_WIDTH.search(decoded) and not _NEVER_HALF_WIDTH.search(decoded):
+        score += 1.05 * sum("ｦ" <= character <= "ﾟ" for character in characters)
     return score / len(characters) - 0.5 * _isolated(decoded)
 
 
-_COMMON: dict[str, set[str]] = {
-    "gb18030": _COMMON_CHINESE,
-    "big5hkscs": _COMMON_TRADITIONAL,
-    "cp949": _COMMON_KOREAN,
-}
+def _is_symbol(character: str) -> bool:
+    """Rules, stars, units and circled numbers stand in texts of all these encodings, and say nothing."""
+    return character in "±×÷√≤≥≠→←↑↓" or (unicodedata.category(character) in ("So", "No") and character != REPLACEMENT)
 
 
 def _tolerant(data: bytes, encoding: str) -> str | None:
@@ -171,6 +198,10 @@ def _weight(character: str, encoding: str) -> float:
     code = ord(character)
     if character in "，。、；：？！“”‘’（）《》「」『』【】…—·％￥　・〜":
         return 0.8
+    if 0xFF01 <= code <= 0xFF5E:
+        return 0.6  # full-width letters and digits
+    if 0xE000 <= code <= 0xF8FF:
+        return -1.0  # unassigned
     if encoding in ("cp932", "euc_jp"):
         return _japanese(code, character, encoding)
     if encoding == "cp949":

@@ -28,7 +28,7 @@ class HtmlParser(IllustratedParser):
     """HTML by libxml2, as forgiving as a browser."""
 
     name = "html"
-    version = "4"
+    version = "5"
     extensions = frozenset({".html", ".htm", ".xhtml"})
 
     def parse(self, source: DocumentSource) -> ParsedDocument:

@@ -37,7 +37,7 @@ class TextParser:
     """TXT in any encoding. TEXT blocks with line_start and line_end; line breaks inside a paragraph stay."""
 
     name = "text"
-    version = "3"
+    version = "4"
     extensions = frozenset({".txt", ".text", ".log"})
 
     def __init__(self, *, limits: ParseLimits = ParseLimits()) -> None:
