@@ -27,7 +27,7 @@ class XlsParser:
     """Binary Excel workbooks: those before 2007 and XLSB. Formulas show their stored value; hidden sheets are out."""
 
     name = "xls"
-    version = "2"
+    version = "3"
     extensions = frozenset({".xls", ".xlt", ".xlsb"})
 
     def parse(self, source: DocumentSource) -> ParsedDocument:

@@ -13,6 +13,7 @@ from openpyxl.worksheet.table import Table
 
 from rag_cluster.domain.blocks import Block
 from rag_cluster.errors import CorruptDocumentError
+from rag_cluster.parsing.xlsx import regions
 from tests.parsing.test_xlsx import parse, raw_sheet, saved, sheet_with, tables
 
 
@@ -192,6 +193,29 @@ def test_a_long_defined_table_repeats_its_header(tmp_path: Path) -> None:
 
 
 # -- what hangs on cells --
+
+
+def test_columns_that_a_long_sheet_fills_only_in_a_part_do_not_tear_its_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regions, "ROWS_PER_TABLE", 20)
+    book = openpyxl.Workbook()
+    sheet = book.active
+    at(sheet, "A1", [["order", "customer", "discount", "note", "amount", "region"]])
+    for n in range(2, 61):
+        at(sheet, f"A{n}", [[f"N{n}", f"C{n}", *(["10 %", "urgent"] if n < 25 else [None, None]), n, "east"]])
+    at(sheet, "G50", [["late remark"]])
+    at(sheet, "J1", [["code", "site"]] + [[f"k{n}", f"site {n}"] for n in range(2, 31)])
+    found = tables(saved(book, tmp_path))
+    assert [block.locator.cell_range for block in found] == [
+        "A1:F20", "J1:K20", "A21:F40", "J21:K30", "A41:G60",
+    ]  # fmt: skip
+    header = ["order", "customer", "discount", "note", "amount", "region"]
+    assert [block.metadata["rows"][0] for block in found] == [
+        header, ["code", "site"], header, ["code", "site"], [*header, ""],
+    ]  # fmt: skip
+    assert found[2].metadata["rows"][20] == ["N40", "C40", "", "", "40", "east"]
+    assert found[4].metadata["rows"][10] == ["N50", "C50", "", "", "50", "east", "late remark"]
 
 
 def test_links_show_their_text_and_notes_are_out(tmp_path: Path) -> None:

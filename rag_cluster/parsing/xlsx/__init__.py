@@ -33,7 +33,7 @@ class XlsxParser(IllustratedParser):
     """
 
     name = "xlsx"
-    version = "4"
+    version = "5"
     extensions = frozenset({".xlsx", ".xlsm", ".xltx", ".xltm"})
 
     def parse(self, source: DocumentSource) -> ParsedDocument:

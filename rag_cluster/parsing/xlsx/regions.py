@@ -6,6 +6,7 @@ import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
+from itertools import zip_longest
 
 from rag_cluster.domain.blocks import BlockType, SourceLocator
 from rag_cluster.domain.locators import format_range
@@ -19,6 +20,8 @@ MAX_CUTS = 12
 """Of a band, one inside the other."""
 SPARSE = 20
 """Grid cells per filled one, above which a region is listed cell by cell instead of being drawn as a table."""
+_HEADER = 0
+"""Number of the row that stands for what is above a band; a sheet's rows begin with 1."""
 _NOTE = re.compile(r"^(?:\(?[a-z0-9]{1,2}\)|\*|注|备注|说明|资料来源|来源|note|source)", re.IGNORECASE)
 _YEAR = re.compile(r"^(?:19|20)\d\d$")
 
@@ -40,8 +43,8 @@ class SheetTables:
     """Columns that a table's width does not count."""
     _band: list[Row] = field(default_factory=list)
     _cells: int = 0
-    _open: dict[tuple[int, int], list[list[str]]] = field(default_factory=dict)
-    """Columns -> header of tables whose next rows are still to come."""
+    _open: dict[int, list[str]] = field(default_factory=dict)
+    """Column -> its header in a table whose next rows are still to come."""
 
     def add(self, row: Row) -> None:
         """The next visible row."""
@@ -95,22 +98,25 @@ class SheetTables:
 
     def _write(self, last: bool) -> None:
         band, self._band, self._cells = self._band, [], 0
+        opened, self._open = self._open, {}
         if not band:
             return
-        opened: dict[tuple[int, int], list[list[str]]] = {}
-        for region in _regions(band, self.hidden):
-            header = self._write_region(region)
+        # Above the band stands the header of what goes on: a column is no gap where only this piece leaves it blank.
+        above = Row(_HEADER, dict.fromkeys(opened, "-"))
+        for region in _regions([above, *band] if opened else band, self.hidden):
+            shown = _visible(region.left, region.right, self.hidden)
+            if region.rows[0].number == _HEADER:
+                header = self._continue_table(region, [opened.get(column, []) for column in shown])
+            else:
+                header = self._write_region(region)
             if not last and region.rows[-1].number == band[-1].number:
-                opened[region.left, region.right] = header
-        self._open = opened
+                self._open |= {column: [row[at] for row in header] for at, column in enumerate(shown)}
 
     def _locator(self, top: int, left: int, bottom: int, right: int) -> SourceLocator:
         return SourceLocator(sheet=self.sheet, cell_range=format_range((top, left, bottom, right)))
 
     def _write_region(self, region: _Region) -> list[list[str]]:
         """Blocks of a region; returns its header, for the pieces that follow."""
-        if (continued := self._continued(region)) is not None:
-            return self._continue_table(region, *continued)
         tops, rows, notes = _peeled(region)
         for row in tops:
             self._write_cells(row)
@@ -121,15 +127,12 @@ class SheetTables:
             self._write_cells(row)
         return header
 
-    def _continued(self, region: _Region) -> tuple[tuple[int, int], list[list[str]]] | None:
-        for (left, right), header in self._open.items():
-            if left <= region.left and region.right <= right:
-                return (left, right), header
-        return None
-
-    def _continue_table(self, region: _Region, columns: tuple[int, int], header: list[list[str]]) -> list[list[str]]:
-        region.left, region.right = columns
-        return self.write_rows(region.rows, columns, 0, header)
+    def _continue_table(self, region: _Region, names: Sequence[list[str]]) -> list[list[str]]:
+        """names: each column's header."""
+        header = [list(row) for row in zip_longest(*names, fillvalue="")]
+        if rows := region.rows[1:]:
+            self.write_rows(rows, (region.left, region.right), 0, header)
+        return header
 
     def _write_table(self, region: _Region) -> list[list[str]]:
         if not _is_prose(region.rows, region):
