@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import logging
 from dataclasses import dataclass, replace
+from functools import partial
 
+from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.documents import Claim, DocumentStatus, DocumentVersion, OutboxKind, Receipt
-from rag_cluster.errors import ClaimLostError, DocumentError, ExternalServiceError, RagClusterError
+from rag_cluster.errors import ClaimLostError, DocumentError, ExternalServiceError, NotFoundError, RagClusterError
 from rag_cluster.ingestion.write_path import WritePath
 from rag_cluster.telemetry import DOCUMENTS_TOTAL, ERRORS_TOTAL
 
@@ -95,17 +97,24 @@ def record_failure(write_path: WritePath, claim: Claim, failure: Failure) -> boo
 def leave(write_path: WritePath, knowledge_base_id: str, claim: Claim) -> None:
     """After a lost claim: a delete is owed of what this owner wrote to other stores for a version that is over.
 
-    That is a version of a deleted document, or one that failed for good: nobody takes those up again. Any other new
-    owner writes the same ids again. Version numbers are never reused, so the delete can never meet later rows.
+    That is a version of a deleted document (which may have been ingested again since), one that a later version
+    replaced, or one that failed for good: nobody takes those up again. Any other new owner writes the same ids again.
+    Version numbers are never reused, so the delete can never meet later rows.
     """
-    catalog, outbox = write_path.catalog, write_path.outbox
-    document_id, payload = claim.document_id, {"version": claim.version}
-    deleted = write_path.retry.call(lambda: catalog.index_row_facts(document_id)) is None
-    found = None if deleted else version_of(write_path, claim)
-    if deleted:
-        outbox.add(OutboxKind.PURGE_VERSION, document_id, knowledge_base_id, payload)
-    if deleted or (found is not None and found.status is DocumentStatus.FAILED and found.error_permanent):
-        outbox.add(OutboxKind.INDEX_DELETE, document_id, knowledge_base_id, payload)
+    try:
+        document = write_path.retry.call(lambda: write_path.catalog.document(claim.document_id, LOCAL))
+    except NotFoundError:
+        document = None
+    found = version_of(write_path, claim)
+    gone = document is None or found is None or (document.published_version or 0) > claim.version
+    owed: list[OutboxKind] = []
+    if gone or (found is not None and found.status is DocumentStatus.FAILED and found.error_permanent):
+        owed.append(OutboxKind.INDEX_DELETE)
+    if gone:
+        owed.append(OutboxKind.PURGE_VERSION)
+    add, payload = write_path.outbox.add, {"version": claim.version}
+    for kind in owed:
+        write_path.retry.call(partial(add, kind, claim.document_id, knowledge_base_id, payload))
 
 
 def version_of(write_path: WritePath, claim: Claim) -> DocumentVersion | None:

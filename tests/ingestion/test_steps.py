@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -259,16 +260,60 @@ def test_what_was_deleted_after_its_run_began_is_left_out_and_the_next_run_bring
     assert prepare(bench, "harbour.txt", owner=later)
 
 
+def index_after(bench: Bench, parts: list[PreparedPart], meanwhile: Callable[[], object]) -> None:
+    """Index parts whose claim ends while their rows are on the way to the index; those arrive last."""
+    upsert = bench.write_path.index.upsert
+
+    def late(*arguments: object) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(bench.write_path.index, "upsert", upsert)
+            bench.write_path.ledger.release("run")
+            meanwhile()
+        bench.write_path.drain()
+        upsert(*arguments)  # type: ignore[arg-type]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(bench.write_path.index, "upsert", late)
+        rows = index(bench, parts)
+    assert [row.outcome for row in rows if isinstance(row, Receipt)] == ["busy"]
+    assert bench.versions_in_index(parts[0].document_id)[parts[0].version], "they did arrive"
+    bench.write_path.drain()
+
+
 def test_what_was_written_for_a_document_deleted_meanwhile_is_owed_a_delete(bench: Bench) -> None:
     bench.write("harbour.txt", "The quay is long.")
     parts = prepare(bench, "harbour.txt")
-    bench.write_path.ledger.release("run")
-    delete_document(bench.stores, parts[0].document_id)
-    rows = index(bench, parts)
-    assert [row.outcome for row in rows if isinstance(row, Receipt)] != ["ready"]
-    bench.write_path.drain()
-    assert bench.versions_in_index(parts[0].document_id) == {}
-    assert list(bench.write_path.objects.list(f"{bench.base.id}/{parts[0].document_id}/")) == []
+    document_id = parts[0].document_id
+    index_after(bench, parts, lambda: delete_document(bench.stores, document_id))
+    assert bench.versions_in_index(document_id) == {}
+    assert list(bench.write_path.objects.list(f"{bench.base.id}/{document_id}/")) == []
+
+
+def test_what_was_written_for_a_document_deleted_and_ingested_again_meanwhile_leaves_the_index(bench: Bench) -> None:
+    bench.write("harbour.txt", "The quay is long.")
+    parts = prepare(bench, "harbour.txt")
+    document_id = parts[0].document_id
+
+    def delete_and_ingest() -> None:
+        delete_document(bench.stores, document_id)
+        bench.write("harbour.txt", "The quay is 400 metres long.")
+        ingest(bench, "harbour.txt")
+
+    index_after(bench, parts, delete_and_ingest)
+    assert bench.versions_in_index(document_id) == {2: 1}
+
+
+def test_what_was_written_for_a_version_that_a_later_one_replaced_leaves_the_index(bench: Bench) -> None:
+    bench.write("harbour.txt", "The quay is long.")
+    parts = prepare(bench, "harbour.txt")
+
+    def publish_twice() -> None:
+        ingest(bench, "harbour.txt")
+        bench.write("harbour.txt", "The quay is 400 metres long.")
+        ingest(bench, "harbour.txt")
+
+    index_after(bench, parts, publish_twice)
+    assert bench.versions_in_index(parts[0].document_id) == {2: 1}
 
 
 def test_a_changed_file_is_a_new_version_and_the_old_chunks_leave_every_store(bench: Bench) -> None:
