@@ -26,8 +26,9 @@ def rows_locator(locator: SourceLocator, chunk_text: str, rows: Sequence[str]) -
     quoted = [body.index(row.strip()) for row in rows if row.strip() in body]
     first, last = int(cells[2]), int(cells[4])
     left_over = last - first + 1 - len(body)
+    above = sum(bool(line.strip("| ")) for line in lines[: rules[0]])  # a table without a header has an empty one
     # Either the range is that of the rows alone (a repeated header), or it begins with the lines above them.
-    if not quoted or not all(line.startswith("|") for line in body) or left_over not in (0, rules[0]):
+    if not quoted or not all(line.startswith("|") for line in body) or left_over not in (0, above):
         return locator
     top = first + left_over
     return replace(locator, cell_range=f"{cells[1]}{top + min(quoted)}:{cells[3]}{top + max(quoted)}")

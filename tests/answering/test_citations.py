@@ -240,6 +240,8 @@ HEAD = "| Quarter | Boxes |\n| --- | --- |\n"
         (f"Boxes of 2025\n\n{HEAD}{ROWS}", "A1:B5", ["| Q2 | 95 |"], "A4:B4"),
         (HEAD + ROWS, "A1:B9", ["| Q2 | 95 |"], "A1:B9"),  # rows are missing: nothing is known
         (f"{HEAD}{ROWS}\n\n{HEAD}{ROWS}", "A1:B8", ["| Q2 | 95 |"], "A1:B8"),
+        (f"|  |  |\n| --- | --- |\n{ROWS}", "A1:B3", ["| Q2 | 95 |"], "A2:B2"),
+        (f"|  |  |\n| --- | --- |\n{ROWS}", "A1:B4", ["| Q2 | 95 |"], "A1:B4"),  # one row is hidden
         (HEAD + ROWS, None, ["| Q2 | 95 |"], None),
     ],
 )
