@@ -85,17 +85,15 @@ def compile_filter(access: AccessFilter, *, chunk_facts: bool = True) -> str:
 
     chunk_facts: whether the collection has that field; without, what is asked of chunks is left to the second check.
     """
-    parts = [
-        f"knowledge_base_id == {string(access.knowledge_base_id)}",
-        one_of("access_key", access.access_keys),
-    ]
-    if access.source_ids is not None:
-        parts.append(one_of("source_id", access.source_ids))
+    parts = [f"knowledge_base_id == {string(access.knowledge_base_id)}"]
     if access.metadata is not None:
         scopes = tuple(Scope) if chunk_facts else (Scope.DOCUMENT,)
         if asked := _expression(predicate(access.metadata), scopes):
             parts.append(asked)
-    # Last: next to a condition on JSON, Milvus Lite reads the whole list for each row that passed what stands before.
+    # Lists last: beside a condition on JSON, Milvus Lite reads a list anew for each row that passed what stands before.
+    parts.append(one_of("access_key", access.access_keys))
+    if access.source_ids is not None:
+        parts.append(one_of("source_id", access.source_ids))
     if access.document_ids is not None:
         parts.append(one_of("document_id", access.document_ids))
     return " and ".join(parts)

@@ -94,11 +94,10 @@ def test_a_filter_names_every_part() -> None:
         metadata=parse_filter({'k"\n': ["a", 1, True, -2.5]}),
     )
     assert compile_filter(access) == (
-        'knowledge_base_id == "kb\\"1" and access_key in [3,1]'
-        ' and source_id in ["s"]'
+        'knowledge_base_id == "kb\\"1"'
         ' and (metadata["k\\"\\n"] == "a" or metadata["k\\"\\n"] == 1 or metadata["k\\"\\n"] == true'
         ' or metadata["k\\"\\n"] == -2.5)'
-        ' and document_id in ["d1","d\\\\2"]'
+        ' and access_key in [3,1] and source_id in ["s"] and document_id in ["d1","d\\\\2"]'
     )
 
 
