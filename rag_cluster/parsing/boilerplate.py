@@ -31,6 +31,8 @@ _ALWAYS = re.compile(
     r"|sr-only|visually-?hidden|screen-reader-(?:text|only)|skip-link|skip-to-content|vector-page-toolbar|vector-toc|navbox)(?:$|\s)"
 )
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
+MAIN_SHARE = 0.8
+"""Of a page's shown text that an element holds which is read instead of the page."""
 _SECTIONING = ("main", "article", "section")
 
 
@@ -67,11 +69,39 @@ def is_boilerplate(element: Any) -> bool:
 
 
 def main_content(body: Any) -> Any:
-    """The element that holds the page's content: main, a single article, or body itself."""
+    """The element that holds the page's content: main, a single article, or body itself.
+
+    What else is shown must be next to nothing; the page's title is moved into the content if it stands outside.
+    """
     candidates = body.xpath(".//main | .//*[@role='main']") or body.xpath(".//article")
-    if len(candidates) == 1 and text_length(candidates[0]) > 0.4 * text_length(body):
-        return candidates[0]
-    return body
+    if len(candidates) != 1 or _shown_length(candidates[0]) < MAIN_SHARE * _shown_length(body):
+        return body
+    content, titles = candidates[0], body.findall(".//h1")
+    if len(titles) == 1 and _is_shown(titles[0]) and content not in titles[0].iterancestors():
+        header = next(titles[0].iterancestors("header"), None)
+        title = titles[0] if header is None or content in header.iter() else header
+        title.tail, content.text = content.text, None
+        content.insert(0, title)
+    return content
+
+
+def _is_furniture(element: Any) -> bool:
+    return element.tag in DROPPED or is_hidden(element) or is_decoration(element) or is_boilerplate(element)
+
+
+def _is_shown(element: Any) -> bool:
+    return not any(map(_is_furniture, (element, *element.iterancestors())))
+
+
+def _shown_length(root: Any) -> int:
+    """Characters of an element's text that is no furniture of the page."""
+    total, waiting = 0, [root]
+    while waiting:
+        element = waiting.pop()
+        texts = [element.text, *(child.tail for child in element)]
+        total += sum(len(piece) for text in texts if text for piece in text.split())
+        waiting.extend(child for child in element if isinstance(child.tag, str) and not _is_furniture(child))
+    return total
 
 
 def text_length(element: Any) -> int:

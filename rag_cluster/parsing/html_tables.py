@@ -6,10 +6,14 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from rag_cluster.errors import DocumentTooLargeError
+from rag_cluster.parsing.boilerplate import text_length
 
 MAX_SPAN = 1000
 MAX_CELLS = 2_000_000
+LONGEST_CELL = 1000
+"""Characters of a cell with headings or tables inside, above which it is a part of the page."""
 _BLOCKS = ("p", "ul", "ol", "dl", "div", "table", "pre", "blockquote", "section", "article", "form", "figure")
+_STRUCTURE = ("h1", "h2", "h3", "h4", "h5", "h6", "table")
 
 
 def table_grid(table: Any, cell_text: Callable[[Any], str]) -> tuple[list[list[str]], int]:
@@ -40,20 +44,24 @@ def table_grid(table: Any, cell_text: Callable[[Any], str]) -> tuple[list[list[s
 
 
 def is_layout(table: Any) -> bool:
-    """Whether the table only places things: it is then read as running content."""
+    """Whether the table only places things: it is then read as running content.
+
+    Headings and tables in cells tell it where they hold most of the text, unless rows of short cells are as regular as
+    those of data.
+    """
     if table.get("role") in ("presentation", "none"):
         return True
     own_cells = [cell for _, row in _table_rows(table) for cell in row if cell.tag in ("td", "th")]
     if any(cell.tag == "th" for cell in own_cells) or table.find("caption") is not None:
         return False
-    if any(next(cell.iter("h1", "h2", "h3", "h4", "h5", "h6"), None) is not None for cell in own_cells):
-        return True
-    if next((inner for cell in own_cells for inner in cell.iter("table")), None) is not None:
-        return True
     rows = [[cell for cell in row if cell.tag in ("td", "th")] for _, row in _table_rows(table)]
-    single = len(own_cells) <= 1 or len(rows) <= 1 or all(len(row) <= 1 for row in rows)
+    parts = [text_length(cell) for cell in own_cells if next(cell.iter(*_STRUCTURE), None) is not None]
+    regular = len(rows) > 1 and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows)
+    if sum(parts) * 2 > sum(map(text_length, own_cells)) and not (regular and max(parts) <= LONGEST_CELL):
+        return True
     if len(own_cells) <= 1:
         return True
+    single = len(rows) <= 1 or all(len(row) <= 1 for row in rows)
     return single and any(next(cell.iter(*_BLOCKS), None) is not None for cell in own_cells)
 
 

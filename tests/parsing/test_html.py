@@ -129,6 +129,67 @@ def test_a_layout_table_is_running_text(parse: Parse) -> None:
     assert shape(parse("a.html", html)) == [("heading", "Title"), ("text", "one"), ("text", "two")]
 
 
+@pytest.mark.parametrize(
+    ("html", "grid"),
+    [
+        ("<tr><td>Plan<td>Price<tr><td><h4>Basic</h4><td>10<tr><td><h4>Professional</h4><td>20",
+         [["Plan", "Price"], ["Basic", "10"], ["Professional", "20"]]),
+        ("<tr><td>Name<td>Detail<tr><td>A<td><table><tr><td>x<td>1</table>", [["Name", "Detail"], ["A", "x | 1"]]),
+        ("<tr><td colspan=2>Plans of this year, without tax<tr><td><h4>Basic</h4><td>10<tr><td>Plus<td>20",
+         [["Plans of this year, without tax"] * 2, ["Basic", "10"], ["Plus", "20"]]),
+    ],
+)  # fmt: skip
+def test_a_heading_or_a_table_in_a_cell_does_not_tear_a_table_of_data(
+    parse: Parse, html: str, grid: list[list[str]]
+) -> None:
+    assert table(parse("a.html", f"<table>{html}</table>")) == grid
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        "<tr><td colspan=2><h1>Title</h1><tr><td>Menu<td>{article}",
+        "<tr><td>Logo<td><h1>Title</h1><tr><td>Menu<td>{article}",
+        "<tr><td>{article}<tr><td>Imprint",
+    ],
+)
+def test_a_page_laid_out_as_a_table_is_running_text(parse: Parse, rows: str) -> None:
+    article = "<h2>Part</h2><p>" + "A long article. " * 100 + "</p>"
+    blocks = parse("a.html", f"<table>{rows.format(article=article)}</table>").blocks
+    assert "Part" in [block.content for block in blocks if block.type is BlockType.HEADING]
+    assert all(block.type is not BlockType.TABLE for block in blocks)
+
+
+def test_a_card_beside_the_content_is_not_taken_for_the_page(parse: Parse) -> None:
+    html = (
+        "<h1>Opening hours</h1><p>Monday to Friday, nine to five.</p>"
+        "<article><h2>News</h2><p>The clinic has a new roof since May, and a new lift.</p></article>"
+        "<p>Emergency phone 555-1234</p><nav><a href=/>Home</a></nav>"
+    )
+    assert [content for _, content in shape(parse("a.html", html))] == [
+        "Opening hours", "Monday to Friday, nine to five.", "News",
+        "The clinic has a new roof since May, and a new lift.", "Emergency phone 555-1234",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("content", ["main", "article"])
+@pytest.mark.parametrize(
+    ("title", "kept"),
+    [
+        ("<header><h1>Q3 Report</h1><p>By the audit team</p></header>", ["Q3 Report", "By the audit team"]),
+        ("<div><h1>Q3 Report</h1></div>", ["Q3 Report"]),
+        ("<header role=banner><h1>Our site</h1></header>", []),
+        ("<div hidden><h1>Dialog</h1></div>", []),
+    ],
+)
+def test_the_title_of_a_page_is_kept_where_it_stands_outside_the_main_content(
+    parse: Parse, content: str, title: str, kept: list[str]
+) -> None:
+    text = " ".join(["The body of the report."] * 20)
+    html = f"{title}<{content}>Lead.<p>{text}</p></{content}><div>Tel. 555-1234</div>"
+    assert [content for _, content in shape(parse("a.html", html))] == [*kept, "Lead.", text]
+
+
 def test_the_caption_of_a_table_stands_before_it(parse: Parse) -> None:
     document = parse("a.html", "<table><caption>Facts</caption><tr><th>a<th>b</tr><tr><td>1<td>2</tr></table>")
     assert document.blocks[0].content == "Facts" and document.blocks[1].metadata["caption"] == "Facts"
