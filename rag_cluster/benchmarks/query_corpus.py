@@ -104,7 +104,8 @@ def _batches(documents: int) -> Iterator[range]:
 def _registered(
     services: Services, base: str, source: str, drawer: Drawer, number: int, chunks: int, characters: int
 ) -> tuple[Claim, PartContent]:
-    file = SourceFile(f"file:///benchmark/{number:06}.txt", f"{number:06}.txt", 1, "1", AccessAttributes())
+    uri, name = f"file:///benchmark/{number:06}.txt", f"{number:06}.txt"
+    file = SourceFile(uri, name, 1, "1", AccessAttributes(), {"number": number})
     claim = services.ledger.claim(base, source, file, FINGERPRINT, owner=OWNER, lease_seconds=600)
     assert claim is not None, "nobody else works here"
     document = _document(base, claim.document_id, drawer, number, chunks, characters)

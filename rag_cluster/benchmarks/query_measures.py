@@ -22,6 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 OPTIONS = RetrievalOptions()
+FILTERED = RetrievalOptions(filters={"field": "number", "operator": "gte", "value": 1})
+"""What all documents of `query_corpus` but one pass."""
+FILTERED_EACH = 10
+"""Milvus Lite takes many times as long for a filter: it is asked for every so many rounds."""
 CLIENT_SECONDS = 120.0
 BARE_PREFIX, BARE_ROUTE = "/bare", "/query"
 """Where `query_reference.bare_application` is served."""
@@ -115,6 +119,10 @@ async def overhead(services: Services, filled: Filled, endpoint: str, queries: i
                 tell(f"overhead: {number} of {queries + queries // 10} rounds")
             for name, ask in contenders.items():
                 await timings.time(name, ask(drawer.question(next(numbers))))
+            if number % FILTERED_EACH == 0:
+                question = drawer.question(next(numbers))
+                filtered = answerer.retrieve(LOCAL, filled.knowledge_base_id, question, FILTERED)
+                await timings.time("in process, filtered", filtered)
     await services.database.aclose()
     return timings
 

@@ -24,7 +24,16 @@ def show_overhead(timings: Timings, chunks: int, queries: int) -> dict[str, Any]
     own = {name: (timings.median(name) - bare) * 1000 for name in ("in process", "over HTTP")}
     beside = "over HTTP, without a bare Serve request"
     own[beside] = own["over HTTP"] - nothing * 1000
-    measured = ("bare loop", "scope", "embedding", "dense search", "BM25 search", "facts", "bare Serve")
+    measured = (
+        "bare loop",
+        "scope",
+        "embedding",
+        "dense search",
+        "BM25 search",
+        "facts",
+        "bare Serve",
+        "in process, filtered",
+    )
     rows = [
         *((name, *_percentiles(timings, name), "", "") for name in measured),
         *(

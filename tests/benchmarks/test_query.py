@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 from rag_cluster.benchmarks import query
 from rag_cluster.benchmarks.query_corpus import CHILDREN, Drawer, fill
 from rag_cluster.benchmarks.query_large import LongRun, RecordedIndex, keyword_run, long_run, record
-from rag_cluster.benchmarks.query_measures import BareLoop, Level, Timings, percentile
+from rag_cluster.benchmarks.query_measures import FILTERED, BareLoop, Level, Timings, percentile
 from rag_cluster.benchmarks.query_relay import relayed
 from rag_cluster.benchmarks.query_statements import Call, StatementClock, TimedDatabase
 from rag_cluster.domain.access import LOCAL
@@ -40,6 +40,10 @@ async def test_the_bare_loop_and_the_long_run_find_what_was_filled(services: Ser
     answerer = services.answerer(services.async_embedder)
     found = await answerer.retrieve(LOCAL, filled.knowledge_base_id, Drawer(1).question(2))
     assert len(found.results) == 5 and found.results[0].content.count("\n\n") == CHILDREN - 1
+    filtered = await services.retriever(services.async_embedder).retrieve(
+        LOCAL, filled.knowledge_base_id, Drawer(1).question(2), FILTERED
+    )
+    assert len(filtered.results) == 5 and "000000.txt" not in {one.filename for one in filtered.results}
     recording = await record(services, filled, 80, searches=10)
     assert (len(recording.dense), len(recording.sparse)) == (10, 10) and min(recording.dense) > 0
     clock = StatementClock(limit=0.0)
