@@ -188,7 +188,10 @@ class ParquetSnapshotStore:
         with self._objects.open(key) as stream:
             try:
                 yield pq.ParquetFile(stream, page_checksum_verification=True)
-            except (pa.ArrowException, OSError) as error:
+            except _DAMAGE as error:
+                self.verify(knowledge_base_id, document_id, version)  # damage is told as such: no waiting mends it
+                if not isinstance(error, pa.ArrowException | OSError):
+                    raise
                 raise StoreUnavailableError(f"Snapshot {key} cannot be read: {error}") from error
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 
-from rag_cluster.errors import StoreUnavailableError
+from rag_cluster.errors import CorruptSnapshotError, StoreUnavailableError
 from rag_cluster.stores.objects import FsspecObjectStore
 from rag_cluster.stores.snapshots import ParquetSnapshotStore
 from tests.contracts.test_snapshot_store import DOC, KB, VERSION, simple
@@ -31,11 +32,28 @@ def test_a_snapshot_is_one_compressed_parquet_file_with_a_row_group_per_part(tmp
     assert header["warnings"] == ["page 3 could not be read"]
 
 
-def test_a_damaged_snapshot_is_an_error_not_a_shorter_document(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["cut", "page"])
+def test_a_damaged_snapshot_is_told_as_such_and_not_as_an_outage(tmp_path: Path, damage: str) -> None:
     store = ParquetSnapshotStore(FsspecObjectStore(str(tmp_path)))
     store.save(simple())
     content = file_of(tmp_path).read_bytes()
-    file_of(tmp_path).write_bytes(content[:-20])
+    torn = content[:200] + bytes(byte ^ 255 for byte in content[200:400]) + content[400:]
+    file_of(tmp_path).write_bytes(content[:-20] if damage == "cut" else torn)
+    with pytest.raises(CorruptSnapshotError):
+        store.read_part(KB, simple().parts[0])
+
+
+def test_a_snapshot_that_cannot_be_read_at_this_moment_is_an_outage(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = ParquetSnapshotStore(FsspecObjectStore(str(tmp_path)))
+    store.save(simple())
+
+    def hiccup(*_: Any) -> None:
+        raise OSError("connection reset")
+
+    monkeypatch.setattr("rag_cluster.stores.snapshots._read_header", hiccup)
+    monkeypatch.setattr(store, "verify", lambda *_: [])
     with pytest.raises(StoreUnavailableError):
         store.read_part(KB, simple().parts[0])
 
