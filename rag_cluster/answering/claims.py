@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from rag_cluster.answering.marks import Cited, stretches
+from rag_cluster.answering.marks import stretches
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import ContextSource
-from rag_cluster.domain.numerals import cells, numbers, without_months
-from rag_cluster.domain.terms import normalize
+from rag_cluster.domain.numerals import Number, cells, numbers, without_months
+from rag_cluster.domain.terms import CJK, normalize
 
 _NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*[A-Za-z0-9](?:\s+[A-Z][\w'’-]*[A-Za-z0-9])*|《[^》]{1,60}》")
 _IMAGE = re.compile(r"!?\[[^\[\]\n]*\]\(asset://[^()\s]*\)")
 _LIST_MARK = re.compile(
-    r"^[\s#>]*(?:[-*+•]\s+)?[*_]{0,2}(?:\d{1,3}[.)．）、](?!\d)|[(（]\d{1,3}[)）]|[\u2460-\u249b])(?=[^\S\n]*\S)",
+    r"^(?:[^\S\n]|[#>])*(?:[-*+•]\s+)?[*_]{0,2}(?:\d{1,3}[.)．）、](?!\d)|[(（]\d{1,3}[)）]|[\u2460-\u249b])(?=[^\S\n]*\S)",
     re.MULTILINE,
 )
 """Of a line that goes on: "1. ", "**2.**", "（3）", "④"."""
@@ -24,6 +24,7 @@ _NEGATION = re.compile(
     r"\bin no (?:case|way|event)\b|\b(?:not|no|never|neither|nor|without)\b|(?<=\bcan)not\b|n['’]t\b",
     re.IGNORECASE,
 )
+_BESIDE_CHINESE = re.compile(rf" (?=[{CJK}])|(?<=[{CJK}]) ")
 _SHORTEST_CLAUSE = 4
 
 
@@ -32,44 +33,52 @@ def check_claims(answer: str, sources: Sequence[ContextSource]) -> list[str]:
 
     Its numbers and names, and whether it denies where they affirm in the same words, or affirms where they deny.
     """
-    texts = {source.number: _searchable(source) for source in sources}
+    parts = list(stretches(answer))
+    marked = {number for part in parts for number in part.numbers}
+    everything = any(not part.numbers for part in parts)
+    held = {source.number: _Held(source) for source in sources if everything or source.number in marked}
     warnings: list[str] = []
-    marked = False
-    for stretch in stretches(answer):
-        marked = marked or bool(stretch.numbers)
-        text = "\n".join(texts[number] for number in stretch.numbers or texts if number in texts)
-        values, in_cells = {number.value for number in numbers(text)}, cells(text)
-        words, clauses = _squeezed(text), list(_clauses(text))
-        claimed = _LIST_MARK.sub("", _IMAGE.sub("", stretch.text))
+    for part in parts:
+        cited = [held[number] for number in part.numbers or held if number in held]
+        where = f"source {', '.join(map(str, part.numbers))}" if part.numbers else "any source"
+        claimed = _LIST_MARK.sub("", _IMAGE.sub("", part.text))
         for sentence in (claimed[start:end] for start, end in sentences(claimed)):
-            missing = [
-                number.written
-                for number in numbers(sentence)
-                if number.certain and number.value not in values and number.bare not in in_cells
-            ]
-            missing += [name for name in _names(without_months(sentence)) if not _holds(words, name)]
-            if missing:
-                warnings.append(f'not in {_where(stretch)}: {", ".join(dict.fromkeys(missing))} ("{sentence[:120]}")')
-            if any(_turned(clause, clauses) for clause in _clauses(sentence)):
-                warnings.append(f'{_where(stretch)} says the contrary ("{sentence[:120]}")')
+            if missing := [word for word in _stated(sentence) if not any(one.holds(word) for one in cited)]:
+                named = dict.fromkeys(word if isinstance(word, str) else word.written for word in missing)
+                warnings.append(f'not in {where}: {", ".join(named)} ("{sentence[:120]}")')
+            if any(_turned(clause, cited) for clause in _clauses(sentence)):
+                warnings.append(f'{where} says the contrary ("{sentence[:120]}")')
     if not marked and answer.strip():
         warnings.append("the answer carries no citation mark")
     return warnings
 
 
-def _where(stretch: Cited) -> str:
-    return f"source {', '.join(map(str, stretch.numbers))}" if stretch.numbers else "any source"
+class _Held:
+    """What a source holds, in the forms in which claims are compared with it."""
+
+    def __init__(self, source: ContextSource) -> None:
+        result = source.result
+        texts = [source.text, result.content, *(chunk.content for chunk in result.matches)]
+        text = "\n".join([result.filename, *result.heading_path, *dict.fromkeys(texts)])
+        self._values = {number.value for number in numbers(text)}
+        self._cells = cells(text)
+        self._words = _squeezed(text)
+        self.clauses = set(_clauses(text))
+
+    def holds(self, word: str | Number) -> bool:
+        """A name as whole words, in any case, plural or genitive; a number by its value."""
+        if isinstance(word, Number):
+            return word.value in self._values or word.bare in self._cells
+        return _among(re.sub("['’]s$", "", _squeezed(word)), self._words, ending="(?:['’]?s|es)?")
 
 
-def _searchable(source: ContextSource) -> str:
-    result = source.result
-    matched = (chunk.content for chunk in result.matches)
-    return "\n".join([result.filename, *result.heading_path, source.text, result.content, *matched])
+def _stated(sentence: str) -> list[str | Number]:
+    """The numbers and names of a sentence.
 
-
-def _names(sentence: str) -> list[str]:
-    """Capitalised words that do not open the sentence, words of Latin letters inside Chinese, titles in 《》."""
-    found = []
+    Names: capitalised words that do not open it, words of Latin letters inside Chinese, titles in 《》.
+    """
+    found: list[str | Number] = [number for number in numbers(sentence) if number.certain]
+    sentence = without_months(sentence)
     for match in _NAME.finditer(sentence):
         name = match[0].strip("《》")
         opens = not sentence[: match.start()].strip(" \t\"'“‘’([-*#>|0123456789.)")
@@ -80,25 +89,26 @@ def _names(sentence: str) -> list[str]:
     return found
 
 
-def _holds(words: str, name: str) -> bool:
-    """Whether a name is among the words as a whole one, in any number and case."""
-    whole = re.escape(re.sub("['’]s$", "", _squeezed(name)))
-    return re.search(rf"(?<![a-z0-9]){whole}(?:['’]?s|es)?(?![a-z0-9])", words) is not None
-
-
 def _squeezed(text: str) -> str:
     return " ".join(normalize(text).split())
+
+
+def _among(words: str, text: str, ending: str = "") -> bool:
+    """Whether words are in a text, both normalised, and not as a part of longer Latin ones."""
+    return words in text and bool(re.search(rf"(?<![a-z0-9]){re.escape(words)}{ending}(?![a-z0-9])", text))
 
 
 def _clauses(text: str) -> Iterator[tuple[str, int]]:
     """(words without what negates, how often it negates) of each clause."""
     for clause in _CLAUSE_END.split(text):
         words, negations = _NEGATION.subn(" ", clause)
-        yield "".join(words.split()).casefold(), negations
+        yield _BESIDE_CHINESE.sub("", _squeezed(words)), negations
 
 
-def _turned(claim: tuple[str, int], clauses: Sequence[tuple[str, int]]) -> bool:
+def _turned(claim: tuple[str, int], cited: Sequence[_Held]) -> bool:
     """Whether the sources say a clause's words, and nowhere negate them as often."""
     words, negations = claim
-    held = [count for source_words, count in clauses if words in source_words]
-    return len(words) >= _SHORTEST_CLAUSE and bool(held) and negations not in held
+    if len(words) < _SHORTEST_CLAUSE:
+        return False
+    found = {count for one in cited for held, count in one.clauses if _among(words, held)}
+    return bool(found) and negations not in found

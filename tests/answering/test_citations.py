@@ -204,6 +204,7 @@ def test_a_claim_that_turns_its_source_round_is_a_warning_and_quotes_the_whole_s
         ("非洲客户可以退款。", "客户可以退款。"),
         ("If nothing is due, refunds are possible.", "Refunds are possible."),
         ("Refunds are not possible.", "Refunds are not possible."),
+        ("No different tariff applies.", "Rent tariff applies."),
     ],
 )
 def test_a_negation_of_something_else_is_none(text: str, claim: str) -> None:
