@@ -80,10 +80,13 @@ class DroppingIndex(MemoryChunkIndex):
         super().__init__()
         self._dimension = 0
 
-    def ensure(self, index: IndexRecord) -> bool:
+    def exists(self, collection: str) -> bool:
+        """Always: there is nothing to forget."""
+        return True
+
+    def ensure(self, index: IndexRecord) -> None:
         """Remember the dimension."""
         self._dimension = index.dimension
-        return False
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
         """IndexMismatchError for another shape."""

@@ -46,15 +46,17 @@ class MemoryChunkIndex:
         self._collections: dict[str, _Collection] = {}
         self._lock = threading.RLock()
 
-    def ensure(self, index: IndexRecord) -> bool:
-        """Create the collection (True) or check its dimension and embedder. IndexMismatchError."""
+    def exists(self, collection: str) -> bool:
+        """Whether the collection is there."""
+        return collection in self._collections
+
+    def ensure(self, index: IndexRecord) -> None:
+        """Create the collection or check its dimension and embedder. IndexMismatchError."""
         with self._lock:
             empty = _Collection(index.dimension, index.embedder_fingerprint, {})
-            created = index.collection not in self._collections
             found = self._collections.setdefault(index.collection, empty)
         if (found.dimension, found.fingerprint) != (index.dimension, index.embedder_fingerprint):
             raise IndexMismatchError(f"Collection {index.collection} holds other vectors than {index}")
-        return created
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:
         """Write rows, replacing those of the same chunk id."""

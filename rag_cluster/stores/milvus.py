@@ -63,14 +63,22 @@ class MilvusChunkIndex:
 
     # -- writing -----------------------------------------------------------------------------------------------------
 
-    def ensure(self, index: IndexRecord) -> bool:
-        """Create the collection with its indexes and load it (True), or check it. IndexMismatchError."""
-        return self._milvus.call(index.collection, lambda client: self._ensure(client, index))
+    def exists(self, collection: str) -> bool:
+        """Whether the collection is there, finished or not."""
+        return self._milvus.call(collection, lambda client: self._has(client, collection))
 
-    def _ensure(self, client: MilvusClient, index: IndexRecord) -> bool:
+    def ensure(self, index: IndexRecord) -> None:
+        """Create the collection with its indexes and load it, or check it. IndexMismatchError."""
+        self._milvus.call(index.collection, lambda client: self._ensure(client, index))
+
+    def _has(self, client: MilvusClient, collection: str) -> bool:
+        return bool(client.has_collection(collection, timeout=self._timeout))
+
+    def _ensure(self, client: MilvusClient, index: IndexRecord) -> None:
         name = index.collection
         lite = self._milvus.is_lite(client)
-        created = self._create(client, index, lite)
+        if not self._has(client, name):
+            self._create(client, index, lite)
         found = _describe(client.describe_collection(name, timeout=self._timeout))
         if found.dimension != index.dimension or found.fingerprint not in ("", index.embedder_fingerprint):
             raise IndexMismatchError(
@@ -82,21 +90,16 @@ class MilvusChunkIndex:
         self._create_indexes(client, name, lite)
         replicas = {} if lite else {"replica_number": self._options.replicas}
         client.load_collection(name, timeout=self._timeout, **replicas)
-        return created
 
-    def _create(self, client: MilvusClient, index: IndexRecord, lite: bool) -> bool:
-        if client.has_collection(index.collection, timeout=self._timeout):
-            return False
+    def _create(self, client: MilvusClient, index: IndexRecord, lite: bool) -> None:
         schema = collection_schema(index.dimension, index.embedder_fingerprint)
         properties = {"mmap.enabled": True} if self._options.mmap and not lite else {}
         options = {"properties": properties, "consistency_level": "Strong", "timeout": self._timeout}
         try:
             client.create_collection(index.collection, schema=schema, **options)
         except MilvusException:
-            if not client.has_collection(index.collection, timeout=self._timeout):
+            if not self._has(client, index.collection):  # else another process was faster
                 raise
-            return False  # another process was faster
-        return True
 
     def _create_indexes(self, client: MilvusClient, collection: str, lite: bool) -> None:
         # Looked at every time: a process that died after creating the collection leaves it without indexes.

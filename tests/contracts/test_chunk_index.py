@@ -74,8 +74,10 @@ async def sparse(index: ChunkIndex, collection: str, text: str, filter: AccessFi
 
 
 def test_ensure_is_idempotent(index: ChunkIndex, record: IndexRecord) -> None:
+    assert not index.exists(record.collection)
     index.ensure(record)
     index.ensure(record)
+    assert index.exists(record.collection)
 
 
 def test_ensure_refuses_a_collection_of_another_dimension(index: ChunkIndex, record: IndexRecord) -> None:

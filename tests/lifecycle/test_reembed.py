@@ -578,6 +578,25 @@ def test_an_index_whose_collection_was_lost_is_built_anew_also_the_active_one(li
     assert library.ask(library.old, "berth b1").results
 
 
+def test_a_lost_collection_is_filled_also_when_whoever_made_it_anew_was_killed_at_that(
+    library: Library, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    library.new, index = library.old, library.old.index
+    index.drop(library.record(library.old).collection)
+    ensure = index.ensure
+
+    def ensure_then_killed(record: IndexRecord) -> None:
+        ensure(record)
+        raise RuntimeError("killed")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(index, "ensure", ensure_then_killed)
+        with pytest.raises(RuntimeError, match="killed"):
+            library.reembed()
+    assert library.reembed().chunks == 7
+    assert library.rows(library.old) == library.truth()
+
+
 def test_a_model_that_is_away_ends_the_job_early(library: Library, monkeypatch: pytest.MonkeyPatch) -> None:
     class Away(HashEmbedder):
         def embed_documents(self, texts: Sequence[str]) -> Any:

@@ -175,11 +175,11 @@ async def test_a_correction_whose_turn_does_not_come_is_told_so(
     services.settings = services.settings.model_copy(update={"request_timeout": 0.01})
     ensure, refused = services.index.ensure, []
 
-    def another_one_meanwhile(record: Any) -> bool:
+    def another_one_meanwhile(record: Any) -> None:
         with pytest.raises(DocumentBusyError):
             services.write_correction(base["id"], Correction("Another one?", "Yes."), "fixes", {})
         refused.append(record)
-        return ensure(record)
+        ensure(record)
 
     monkeypatch.setattr(services.index, "ensure", another_one_meanwhile)
     receipt = services.write_correction(base["id"], Correction(QUESTION, "Nothing."), "fixes", {})

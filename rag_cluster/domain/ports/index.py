@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 class ChunkIndex(Protocol):
     """Vectors + BM25 of one or several collections. Derived: it can be rebuilt from snapshots at any time."""
 
-    def ensure(self, index: IndexRecord) -> bool:
-        """Create the collection (True), or check it: IndexMismatchError when its dimension differs."""
+    def exists(self, collection: str) -> bool: ...
+
+    def ensure(self, index: IndexRecord) -> None:
+        """Create the collection, or check it: IndexMismatchError when its dimension differs."""
         ...
 
     def upsert(self, collection: str, rows: Sequence[IndexRow], vectors: Matrix) -> None:

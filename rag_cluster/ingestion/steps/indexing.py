@@ -73,9 +73,11 @@ def open_index(write_path: WritePath) -> IndexRecord:
 
 
 def ensure_collection(write_path: WritePath, record: IndexRecord) -> None:
-    """Make an index's collection if it is not there; then it holds nothing, whatever PostgreSQL remembers."""
-    if write_path.retry.call(lambda: write_path.index.ensure(record)):
+    """Make an index's collection if it is not there. What PostgreSQL remembers of it is forgotten before: whoever finds
+    a collection must not take it for full because its maker was killed."""
+    if not write_path.retry.call(lambda: write_path.index.exists(record.collection)):
         write_path.retry.call(lambda: write_path.catalog.forget_parts(record.collection))
+    write_path.retry.call(lambda: write_path.index.ensure(record))
 
 
 def index(write_path: WritePath, record: IndexRecord, parts: Sequence[PreparedPart]) -> list[Indexed]:
