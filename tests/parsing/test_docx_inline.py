@@ -6,6 +6,7 @@ from pathlib import Path
 
 import docx
 import pytest
+from docx.enum.style import WD_STYLE_TYPE
 
 from rag_cluster.domain.blocks import BlockType
 from tests.parsing.test_docx import REL, W, body_xml, parse, saved, texts, with_parts
@@ -60,6 +61,36 @@ def test_a_contents_table_that_never_ends_hides_nothing_after_the_next_heading(t
         f'<w:p><w:pPr><w:pStyle w:val="Heading1"/></w:pPr>{run("Scope")}</w:p><w:p>{run("Text")}</w:p>'
     )
     assert read(tmp_path, xml) == ["Scope", "Text"]
+
+
+def test_a_contents_table_that_never_ends_hides_only_its_own_lines(tmp_path: Path) -> None:
+    line = f'<w:p><w:pPr><w:pStyle w:val="TOC1"/></w:pPr>{run("2 Terms")}</w:p>'
+    table = f"<w:tbl><w:tr><w:tc><w:p>{run('cell')}</w:p></w:tc><w:tc><w:p>{run('1')}</w:p></w:tc></w:tr></w:tbl>"
+    begin = f"<w:p>{BEGIN}{code(' TOC ')}{SEPARATE}{run('1 Scope')}</w:p>"
+    later = f"<w:p>{run('See ')}{field(code(' REF x '), run('Table 3'))}</w:p>"
+    for below, shown in ((f"<w:p>{run('Text')}</w:p>{later}", ["Text", "See Table 3"]), (table, ["| cell | 1 |"])):
+        document = docx.Document()
+        document.styles.add_style("TOC 1", WD_STYLE_TYPE.PARAGRAPH)
+        body_xml(document, begin + line + below)
+        assert [text.splitlines()[-1] for text in texts(saved(document, tmp_path))] == shown
+
+
+def test_a_contents_table_ends_where_its_end_was_deleted(tmp_path: Path) -> None:
+    link = run("2 Terms") + field(code(" PAGEREF _Toc1 "), run("3"))
+    removed = f'<w:del w:id="3" w:author="a"><w:r><w:delText>3 Fees</w:delText></w:r>{END}</w:del>'
+    xml = (
+        f"<w:p>{BEGIN}{code(' TOC ')}{SEPARATE}{run('1 Scope')}</w:p><w:p>{link}</w:p><w:p>{removed}</w:p>"
+        f"<w:p>{run('The contract')}</w:p>"
+    )
+    assert read(tmp_path, xml) == ["The contract"]
+
+
+def test_a_drop_cap_belongs_to_the_word_that_it_begins(tmp_path: Path) -> None:
+    frame = '<w:pPr><w:framePr w:dropCap="{}" w:lines="3" w:wrap="around"/></w:pPr>'
+    xml = "".join(
+        f"<w:p>{frame.format(kind)}{run('O')}</w:p><w:p>{run('nce upon')}</w:p>" for kind in ("drop", "margin", "none")
+    )
+    assert read(tmp_path, xml) == ["Once upon", "Once upon", "O", "nce upon"]
 
 
 def test_a_contents_table_in_a_content_control_is_out(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ class DocxParser(IllustratedParser):
     """
 
     name = "docx"
-    version = "4"
+    version = "5"
     extensions = frozenset({".docx", ".docm", ".dotx", ".dotm"})
 
     def parse(self, source: DocumentSource) -> ParsedDocument:

@@ -110,14 +110,11 @@ class BodyReader:
     def _paragraph(self, paragraph: Any) -> None:
         properties = find(paragraph, "w:pPr")
         style_id = _style_id(properties)
-        if self._inline.in_contents and self._styles.heading_level(style_id) is not None:
-            self._inline.leave_contents()
         inline = self._inline.read(paragraph, style_id)
         if self._carried:
             inline.prepend(self._carried)
             self._carried = None
-        mark = find(properties, "w:rPr")
-        if find(mark, "w:del") is not None or find(mark, "w:moveFrom") is not None:
+        if _runs_on(properties):
             self._carried = inline
             return
         role = self._styles.role(style_id)
@@ -137,7 +134,7 @@ class BodyReader:
         self._after(inline)
 
     def _flush_carried(self) -> None:
-        """Write a paragraph whose mark was deleted where no other follows that it could run on into."""
+        """Write a paragraph that runs on where no other follows that it could run on into."""
         inline, self._carried = self._carried, None
         if inline is None:
             return
@@ -327,6 +324,13 @@ class BodyReader:
         number = self._number(properties, style_id)
         text = inline.text
         return (f"{number[0]} {text}" if number and number[0] and text else text), inline
+
+
+def _runs_on(properties: Any) -> bool:
+    """Whether the next paragraph goes on: the mark between was deleted, or this one is its drop cap."""
+    mark, frame = find(properties, "w:rPr"), find(properties, "w:framePr")
+    removed = find(mark, "w:del") is not None or find(mark, "w:moveFrom") is not None
+    return removed or (frame is not None and frame.get(qn("w:dropCap")) in ("drop", "margin"))
 
 
 def _style_id(properties: Any) -> str | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 from typing import Any
 
 from rag_cluster.parsing.docx.styles import Styles
@@ -20,7 +20,8 @@ _SKIPPED = frozenset({
 _LITERALS = {"tab": "\t", "ptab": "\t", "cr": "\n", "noBreakHyphen": "-"}
 LONGEST_CODE = 50
 """Paragraphs over which the code of a field (an IF with long texts) may go on."""
-_RUN, _TEXT = qn("w:r"), qn("w:t")
+_RUN, _TEXT, _FIELD_MARK = qn("w:r"), qn("w:t"), qn("w:fldChar")
+_REMOVED = frozenset({"del", "moveFrom"})
 _OBJECTS = frozenset({"drawing", "pict", "object"})
 _CONTENT = frozenset({"t", "pic", "imagedata", "chart", "relIds", "textpath", "oMath"})
 # What the Wingdings faces draw at these places.
@@ -62,6 +63,8 @@ class _Field:
     instruction: str = ""
     in_result: bool = False
     form: Any = None
+    ends: bool = False
+    """Whether a table of contents is known to end."""
 
 
 class InlineReader:
@@ -74,6 +77,8 @@ class InlineReader:
 
     def read(self, paragraph: Any, style_id: str | None) -> Inline:
         """A w:p of a paragraph style."""
+        if self._outside_contents(paragraph, style_id):
+            self._fields = [f for f in self._fields if not is_contents_field(f.instruction)]
         inline = Inline()
         for child in paragraph:
             self._walk(child, inline, style_id)
@@ -82,14 +87,18 @@ class InlineReader:
             self._fields.pop()
         return inline
 
-    @property
-    def in_contents(self) -> bool:
-        """Whether a table of contents is open."""
-        return any(is_contents_field(f.instruction) for f in self._fields)
-
-    def leave_contents(self) -> None:
-        """Drop a table of contents without an end, as a broken file has it: a heading of the body cannot be in it."""
-        self._fields = [f for f in self._fields if not is_contents_field(f.instruction)]
+    def _outside_contents(self, paragraph: Any, style_id: str | None) -> bool:
+        """Whether a table of contents is open that a paragraph is not in: a heading, or one without an end."""
+        opened = next((at for at, field in enumerate(self._fields) if is_contents_field(field.instruction)), None)
+        if opened is None:
+            return False
+        if self._styles.heading_level(style_id) is not None:
+            return True
+        contents = self._fields[opened]
+        if self._styles.role(style_id) != "toc" and not contents.ends:
+            contents.ends = _ends_below(paragraph, len(self._fields) - opened)
+            return not contents.ends
+        return False
 
     @property
     def _hidden(self) -> bool:
@@ -100,6 +109,10 @@ class InlineReader:
             self._run(node, inline, style_id)
             return
         name = local_name(node)
+        if name in _REMOVED:
+            # A field that began before ends here all the same.
+            for mark in node.iter(_FIELD_MARK):
+                self._field_mark(mark, Inline())
         if name in _SKIPPED:
             return
         if name in ("oMath", "oMathPara"):
@@ -212,11 +225,21 @@ def _code_ends_below(paragraph: Any) -> bool:
     """Whether the code of the field that is open at a paragraph's end ends in one of the next paragraphs."""
     depth = 0
     for following in islice(paragraph.itersiblings(), LONGEST_CODE):
-        for mark in following.iter(qn("w:fldChar")):
+        for mark in following.iter(_FIELD_MARK):
             kind = mark.get(qn("w:fldCharType"))
             if depth == 0 and kind in ("separate", "end"):
                 return True
             depth += {"begin": 1, "end": -1}.get(kind, 0)
+    return False
+
+
+def _ends_below(paragraph: Any, depth: int) -> bool:
+    """Whether the outermost of `depth` open fields ends in a paragraph or anywhere behind it."""
+    nodes = chain([paragraph], *(node.itersiblings() for node in (paragraph, *paragraph.iterancestors())))
+    for mark in chain.from_iterable(node.iter(_FIELD_MARK) for node in nodes):
+        depth += {"begin": 1, "end": -1}.get(mark.get(qn("w:fldCharType")), 0)
+        if depth == 0:
+            return True
     return False
 
 
