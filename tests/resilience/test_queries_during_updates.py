@@ -16,6 +16,7 @@ import pytest
 from rag_cluster.domain.access import LOCAL
 from rag_cluster.domain.retrieval import RetrievalOptions
 from rag_cluster.engines.threaded import ThreadedEmbedder
+from rag_cluster.ingestion import steps
 from rag_cluster.retrieval.retriever import Retriever
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.evidence import PostgresEvidence
