@@ -130,6 +130,10 @@ async def test_with_an_api_key_configured_every_route_of_v1_needs_one(
             "/v1/knowledge-bases", json={"name": name}, headers={"Authorization": f"Bearer {limited}"}
         )
         assert refused.status_code == 403, name
+        renamed = await api.patch(
+            "/v1/knowledge-bases/handbook", json={"name": f"{name}2"}, headers={"Authorization": f"Bearer {limited}"}
+        )
+        assert renamed.status_code == 403, name
     assert (await api.get("/healthz")).status_code == 200
 
 

@@ -39,11 +39,16 @@ def unknown(id_or_name: str) -> NotFoundError:
     return NotFoundError(f"no knowledge base {id_or_name[:200]!r}")
 
 
+def _require_all(caller: Principal) -> None:
+    """That a name is taken, by whatever base, is nothing for a key that is limited to some of them."""
+    if caller.knowledge_bases is not None:
+        raise ForbiddenError("Naming a knowledge base needs an API key that is not limited to some of them.")
+
+
 @router.post("", status_code=201)
 def create(body: KnowledgeBaseCreate, caller: Administrator, services: Services) -> KnowledgeBaseResponse:
     """Create a knowledge base. Names are unique (409). Needs a key for all of them: one for some could not use it."""
-    if caller.knowledge_bases is not None:
-        raise ForbiddenError("Creating a knowledge base needs an API key that is not limited to some of them.")
+    _require_all(caller)
     acl = None if body.default_acl is None else tuple(body.default_acl)
     return KnowledgeBaseResponse.of(services.catalog.create_knowledge_base(body.name, body.description, acl))
 
@@ -65,8 +70,11 @@ def get(knowledge_base: str, caller: Caller, services: Services) -> KnowledgeBas
 def patch(
     knowledge_base: str, body: KnowledgeBasePatch, caller: Administrator, services: Services
 ) -> KnowledgeBaseResponse:
-    """Change name, description or default_acl; a new default_acl is in force for the next request."""
+    """Change name, description or default_acl; a new default_acl is in force for the next request. A new name needs a
+    key for all knowledge bases."""
     base = granted(services, caller, knowledge_base)
+    if body.name is not None and body.name != base.name:
+        _require_all(caller)
     given = "default_acl" in body.model_fields_set
     return KnowledgeBaseResponse.of(
         services.catalog.update_knowledge_base(
