@@ -69,7 +69,7 @@ class _Held:
         """A name as whole words, in any case, plural or genitive; a number by its value."""
         if isinstance(word, Number):
             return word.value in self._values or word.bare in self._cells
-        return _among(re.sub("['’]s$", "", _squeezed(word)), self._words, ending="(?:['’]?s|es)?")
+        return _among(re.sub("['’]?s$", "", _squeezed(word)), self._words, ending="(?:['’]?s|es)?")
 
 
 def _stated(sentence: str) -> list[str | Number]:

@@ -15,7 +15,7 @@ _CANDIDATE = re.compile(
     # " . " is the period of a text in which a blank stands between all tokens.
     rf"(?P<stop>[。！？；｡．।؟۔!?…⋯]+|(?<=[^\s.])\.(?![^\W{_HAN}]|\.)|(?<=[^\s.] )\.(?= )|\.{{2,}}(?![^\W{_HAN}]))"
     rf"(?P<more>[。！？!?….]*[{_CLOSERS}]*(?:\[\d{{1,3}}\])*)"
-    r"|(?P<line>[^\S\n]*\n\s*)"
+    r"|(?P<line>\n\s*)"
 )
 _HAN_CHARACTER = re.compile(rf"[{_HAN}“「『《（【]")
 _NEXT = re.compile(r"\s*(\S)")
@@ -121,7 +121,7 @@ def _line_ends(text: str, start: int, match: re.Match[str]) -> bool:
     if match["line"].count("\n") > 1 or match.end() >= len(text):
         return True
     line_start = max(start, text.rfind("\n", 0, match.start()) + 1)
-    line = text[line_start : match.start()]
+    line = text[line_start : match.start()].rstrip()
     after = text[match.end()]
     if not line or _STARTS_ITEM.match(text, match.end()):
         return True

@@ -9,7 +9,7 @@ import re
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.ports import Tokenizer
 
-_CLAUSE = re.compile(r"(?<=[，、：:；;,)）】」』”])\s*|\s+(?=[(（【「『“])|\n\s*")
+_CLAUSE = re.compile(r"(?<=[，、：:；;,)）】」』”])\s*|(?<!\s)\s+(?=[(（【「『“])|\n\s*")
 _BLANK = re.compile(r"\s+")
 
 
