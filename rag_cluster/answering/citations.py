@@ -68,7 +68,7 @@ def _quotes(claim: str, source: ContextSource) -> list[_Quote]:
     if rule and (table := _table(lines, rule, source)) is not None:
         before = lines[: rule - 1]
         found, lines = [table], before + [line for line in lines[rule + 1 :] if not line.startswith("|")]
-    for line in lines:
+    for line in (line for line in lines if not TABLE_RULE.fullmatch(line)):
         whole = _place(line, source)
         pieces = [whole] if whole is not None else [_place(piece, source) for piece in _sentences(line)]
         found.extend(piece for piece in pieces if piece is not None)
@@ -76,13 +76,14 @@ def _quotes(claim: str, source: ContextSource) -> list[_Quote]:
 
 
 def _table(lines: Sequence[str], rule: int, source: ContextSource) -> _Quote | None:
-    """Quoted rows with the header line above the rule, placed at the cells of the rows."""
+    """Quoted rows, whole ones, with the header line above the rule, placed at the cells of the rows."""
     rows = [line for line in lines[rule + 1 :] if line.startswith("|")]
-    chunks = source.result.matches
-    chunk = next((one for one in chunks if rows and all(_squeezed(row) in _squeezed(one.text) for row in rows)), None)
-    if chunk is None:
-        return None
-    return _Quote("\n".join([lines[rule - 1], *rows]), chunk.id, rows_locator(chunk.locator, chunk.text, rows))
+    for chunk in source.result.matches if rows else ():
+        held = {_squeezed(line) for line in chunk.text.split("\n")}
+        if all(_squeezed(row) in held for row in rows):
+            quoted = [line for line in (lines[rule - 1], *rows) if _squeezed(line) in held]
+            return _Quote("\n".join(quoted), chunk.id, rows_locator(chunk.locator, chunk.text, rows))
+    return None
 
 
 def _place(text: str, source: ContextSource) -> _Quote | None:

@@ -92,6 +92,12 @@ def test_table_rows_are_quoted_without_the_rule() -> None:
     assert citation.locator.cell_range == "A3:B3"
 
 
+def test_of_a_table_whole_rows_alone_are_quoted() -> None:
+    sheet = Chunk("t", "kb", "doc", 1, 0, "| Item | Refund | Days |\n| --- | --- | --- |\n| sale | none | 30 |")
+    answer = f"| When | Days |\n| --- | --- |\n| none | 30 |\n\n{cite(1)}"
+    assert build_citations(answer, [source(1, sheet)])[0].quote == "| sale | none | 30 |"
+
+
 def test_a_number_or_a_name_that_the_source_does_not_hold_is_a_warning() -> None:
     assert check_claims(f"It lifts 65 tonnes, as Dr. Ilse Brandt says. {cite(1)}", [source()]) == []
     (number,) = check_claims(f"It lifts 70 tonnes. {cite(1)}", [source()])
@@ -133,6 +139,7 @@ def test_a_number_is_its_value_and_a_name_a_whole_word(text: str, claim: str, mi
         ("| Share (%) |\n| --- |\n| 5.0 |", "The share is 5%."),
         ("It was built by Hans\nMeier.", "It was built by Hans Meier."),
         ("Nordwind built all cranes.", "It is one of Nordwind's."),
+        ("A GPU is needed.", "It needs GPUs."),
         ("起重量65吨。", "1.起重量65吨。"),
         ("起重量65吨。", "**1. 起重量**65吨。"),
         ("起重量65吨。", "（1）起重量65吨。\n(2) 起重量65吨。"),
