@@ -7,6 +7,7 @@ counts as repaired is what is not found any more.
 from __future__ import annotations
 
 import logging
+import uuid
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -49,6 +50,7 @@ class Repairer:
         self._stores = stores
         self._viewer = viewer
         self._rules = rules
+        self._owner = f"fsck-{uuid.uuid4()}"
         self._reindexer = Reindexer(write_path, inventory, indexes)
         self._rebuilder = Rebuilder(write_path, inventory)
         self._handlers: Mapping[Fault, Callable[[View, Sequence[Finding]], None]] = {
@@ -173,11 +175,18 @@ class Repairer:
 
     def _prepare_again(self, facts: DocumentFacts, version: int) -> None:
         """An unfinished version without its snapshot cannot be resumed: the next run or worker prepares it anew. Its
-        rows leave the index first, for the new ones may have other ids."""
-        for record in self._write_path.catalog.indexes():
-            self._write_path.index.delete(record.collection, facts.id, version=version)
-        self._write_path.snapshots.delete(facts.knowledge_base_id, facts.id, version)
-        self._inventory.reset_version(facts.id, version, facts.versions[version].claim_token)
+        rows leave the index first, for the new ones may have other ids; under a claim, so that none come meanwhile."""
+        ledger, lease = self._write_path.ledger, self._write_path.lease_seconds
+        claim = ledger.claim_version(facts.id, version, owner=self._owner, lease_seconds=lease)
+        if claim is None:
+            return  # somebody took it up meanwhile
+        try:
+            for record in self._write_path.catalog.indexes():
+                self._write_path.index.delete(record.collection, facts.id, version=version)
+            self._write_path.snapshots.delete(facts.knowledge_base_id, facts.id, version)
+            self._inventory.reset_version(facts.id, version, claim.token)
+        finally:
+            ledger.release(self._owner)
 
 
 def _outcome(

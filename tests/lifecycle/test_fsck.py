@@ -544,6 +544,26 @@ def test_an_unfinished_version_whose_snapshot_is_lost_is_prepared_again_by_the_n
     assert world.fsck(deep=True).clean
 
 
+def test_nobody_takes_up_a_version_while_it_is_made_ready_to_be_prepared_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.write(0)
+    (part, *_) = world.prepare()
+    ledger, snapshots = world.path.ledger, world.path.snapshots
+    ledger.release("run")
+    snapshots.delete(world.base, part.document_id, 1)
+    delete, claims = snapshots.delete, []
+
+    def delete_beside_a_run(*where: Any) -> None:
+        claims.append(ledger.claim_version(part.document_id, 1, owner="another run", lease_seconds=60))
+        delete(*where)
+
+    monkeypatch.setattr(snapshots, "delete", delete_beside_a_run)
+    assert world.fsck(repair=True).count(Fault.SNAPSHOT_LOST, Outcome.REPAIRED) == 1
+    assert claims == [None]
+    assert world.prepare(), "at once, when it is done"
+
+
 def test_a_snapshot_without_an_original_is_rebuilt_from_postgres_and_can_be_indexed_from(world: World) -> None:
     (document_id,) = world.ingest(1)
     before = world.path.snapshots.load(world.base, document_id, 1)

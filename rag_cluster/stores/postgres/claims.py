@@ -155,10 +155,14 @@ class LedgerClaims:
                 "UPDATE ingestion_runs SET updated_at = now() WHERE id = %s AND status = 'RUNNING'",
                 (known_uuid(owner),),
             )
+            # In the order in which batches of parts lock them: two that meet do not wait for each other in a circle.
             return connection.execute(
-                """UPDATE document_versions SET claim_until = clock_timestamp() + make_interval(secs => %s)
-                   WHERE claim_owner = %s""",
-                (lease_seconds, owner),
+                """WITH mine AS (
+                     SELECT document_id, version FROM document_versions WHERE claim_owner = %s
+                     ORDER BY document_id, version FOR NO KEY UPDATE)
+                   UPDATE document_versions v SET claim_until = clock_timestamp() + make_interval(secs => %s)
+                   FROM mine WHERE v.document_id = mine.document_id AND v.version = mine.version""",
+                (owner, lease_seconds),
             ).rowcount
 
     def give_back(self, claim: Claim) -> None:

@@ -95,15 +95,14 @@ class InventoryRepairs:
             )
 
     def reset_version(self, document_id: str, version: int, token: int) -> bool:
-        """Back to before its snapshot, for an unfinished version whose snapshot is gone: the next claim prepares it
-        again. False when somebody took it up meanwhile."""
+        """Back to before its snapshot, for an unfinished version whose snapshot is gone, by who claimed it: the next
+        claim prepares it again. False when somebody took it up meanwhile."""
         with self._database.transaction() as connection:
             lock_document(connection, document_id)
             updated = connection.execute(
                 """UPDATE document_versions SET status = 'PENDING', parts_total = NULL, claim_owner = NULL,
                      claim_until = NULL, updated_at = now()
-                   WHERE document_id = %s AND version = %s AND claim_token = %s AND status <> 'READY'
-                     AND NOT coalesce(claim_until > clock_timestamp(), false)""",
+                   WHERE document_id = %s AND version = %s AND claim_token = %s AND status <> 'READY'""",
                 (document_id, version, token),
             )
             if not updated.rowcount:
