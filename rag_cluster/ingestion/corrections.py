@@ -122,7 +122,7 @@ def _published(receipt: Receipt) -> Receipt:
 
 def _escaped(text: str) -> str:
     """A line that Markdown shows as it is: no markup of its own, no closing #."""
-    return re.sub(r"([\\`*_\[\]<>#&|~!])", r"\\\1", text)
+    return re.sub(r"([\\`*_\[\]<>#&|~!$])", r"\\\1", text)
 
 
 @dataclass(frozen=True, slots=True)

@@ -93,11 +93,17 @@ async def test_a_new_answer_alone_leaves_access_and_metadata_as_they_are(
 
 
 # Its question is its own: the Milvus of the session still holds what other tests wrote about theirs.
-async def test_corrections_are_listed_and_taken_back(api: httpx.AsyncClient, base: dict[str, Any], tariff: str) -> None:
+async def test_corrections_are_listed_keep_their_question_and_are_taken_back(
+    api: httpx.AsyncClient, base: dict[str, Any], tariff: str
+) -> None:
     made = await correct(api, base, "It is free.", access={"acl": ["staff"]}, question="Is it free?")
     listed = (await api.get("/v1/corrections", params={"knowledge_base": "handbook"})).json()["items"]
     assert [(item["document_id"], item["question"]) for item in listed] == [(made["document_id"], "Is it free?")]
     assert listed[0]["access"]["acl"] == ["staff"]
+    changed = await api.patch(f"/v1/documents/{made['document_id']}", json={"metadata": {"topic": "fees"}})
+    assert changed.json()["metadata"] == {"topic": "fees", "question": "Is it free?"}
+    listed = (await api.get("/v1/corrections", params={"knowledge_base": "handbook"})).json()["items"]
+    assert [item["question"] for item in listed] == ["Is it free?"]
     assert (await api.delete(f"/v1/corrections/{tariff}")).status_code == 404
     gone = (await api.delete(f"/v1/corrections/{made['document_id']}")).json()
     assert set(gone["stores"].values()) == {"gone"}, gone
@@ -105,7 +111,7 @@ async def test_corrections_are_listed_and_taken_back(api: httpx.AsyncClient, bas
 
 
 async def test_what_the_question_holds_is_text_and_no_markup(api: httpx.AsyncClient, base: dict[str, Any]) -> None:
-    question = "岸桥 #3 <b>*制动器*</b> [x](y) 间隙/标准?"
+    question = "岸桥 #3 <b>*制动器*</b> [x](y) 间隙/标准 $a*b$?"
     response = await api.post(
         "/v1/corrections",
         json={"knowledge_base": base["id"], "question": question, "answer": "| a | b |\n|---|---|\n| 1 | 2 |"},

@@ -208,10 +208,15 @@ def get(document_id: str, caller: Caller, services: Services) -> DocumentRespons
 
 @router.patch("/documents/{document_id}")
 def patch(document_id: str, body: DocumentPatch, caller: Administrator, services: Services) -> DocumentResponse:
-    """Change access or metadata, in force for the next request, without parsing or embedding."""
-    services.catalog.document(document_id, caller)
+    """Change access or metadata, in force for the next request, without parsing or embedding. A correction keeps its
+    `question`."""
+    found, metadata = services.catalog.document(document_id, caller), body.metadata
+    if metadata is not None and "question" in found.metadata:
+        source = services.agents.source(found.source_id, caller)
+        if source.kind is SourceKind.MANAGED_CORRECTION:
+            metadata = {**metadata, "question": found.metadata["question"]}
     changed = services.catalog.update_document(
-        document_id, access=body.access.attributes() if body.access else None, metadata=body.metadata
+        document_id, access=body.access.attributes() if body.access else None, metadata=metadata
     )
     services.drain_outbox(document_id)
     return DocumentResponse.of(changed)
