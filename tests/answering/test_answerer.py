@@ -56,6 +56,25 @@ class Scripted:
             self.closed = True
 
 
+class Awaited(Scripted):
+    """Its deadline comes soon after it is asked, however long the retrieval before it takes."""
+
+    asked = False
+    seconds = 0.05
+
+    def stream(self, request: GenerationRequest) -> AsyncIterator[str]:
+        self.asked = True
+        return super().stream(request)
+
+    def deadline(self) -> Any:
+        self.asked = False
+        return self
+
+    @property
+    def at(self) -> float:
+        return asyncio.get_running_loop().time() + (self.seconds if self.asked else 600)
+
+
 @pytest.fixture
 def library() -> Library:
     library = Library()
@@ -279,12 +298,12 @@ async def test_a_cancelled_request_stops_the_generator_and_is_recorded(library: 
 async def test_a_deadline_stops_the_generator_and_is_recorded_as_a_failure(
     library: Library, conversations: MemoryConversations, before: tuple[str, ...]
 ) -> None:
-    generator = Scripted(*before, hang=True)
+    generator = Awaited(*before, hang=True)
     one = answerer(library, conversations, generator)
     with pytest.raises(DeadlineExceededError):
-        await one.answer(LOCAL, KB, QUESTION, deadline=Deadline.after(0.2))
+        await one.answer(LOCAL, KB, QUESTION, deadline=generator.deadline())
     assert generator.closed
-    found = await events(one.stream(LOCAL, KB, QUESTION, deadline=Deadline.after(0.2)))
+    found = await events(one.stream(LOCAL, KB, QUESTION, deadline=generator.deadline()))
     assert found[0].kind == "meta" and found[-1].kind == "error"
     assert found[-1].data["error"]["type"] == "deadline_exceeded"
     assert [record.outcome for record in conversations.records] == ["failed", "failed"]
