@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
@@ -15,6 +14,7 @@ from rag_cluster.cli.options import Base, Json
 from rag_cluster.cli.output import command, emit, say, table
 from rag_cluster.cli.session import services
 from rag_cluster.domain.access import LOCAL
+from rag_cluster.domain.marks import MARK
 from rag_cluster.domain.retrieval import RetrievalMode
 from rag_cluster.errors import InvalidFilterError
 from rag_cluster.telemetry import new_trace_id
@@ -44,8 +44,6 @@ CrossLanguage = Annotated[
 Trace = Annotated[bool, typer.Option("--trace", help="Show the stages.")]
 
 Response = TypeVar("Response", bound="BaseModel")
-
-_MARK = re.compile(r"\[(?:来源|Source) (\d+)\]\(citation://\1\)")
 
 
 def post(url: str, path: str, model: type[Response], body: dict[str, Any], key: str | None) -> Response:
@@ -127,7 +125,7 @@ def _ask(base: str, question: str, options: QueryOptions) -> AnswerResponse:
 
 def show_answer(answer: AnswerResponse) -> None:
     """An answer with its citations, for people."""
-    say((_MARK.sub(r"[\1]", answer.answer), "yellow" if answer.refused else ""))
+    say((MARK.sub(r"[\1]", answer.answer), "yellow" if answer.refused else ""))
     for citation in answer.citations:
         say("  ", (f"[{citation.number}]", "bold"), f" {citation.filename}  ", (citation.locator.display, "cyan"))
 
