@@ -213,7 +213,7 @@ def _weight(character: str, encoding: str) -> float:
     lead, trail = _pair(character, "gb18030" if encoding == "gb18030" else "big5hkscs")
     if encoding == "gb18030":
         if trail < 0xA1 or not 0xB0 <= lead <= 0xF7:
-            return -0.4
+            return 0.4 if 0xA4 <= _pair(character, "big5hkscs")[0] <= 0xC6 else -0.4  # traditional, where it is common
         return 0.7 if lead <= 0xD7 else 0.25
     return 0.6 if 0xA4 <= lead <= 0xC6 else (0.1 if 0xC9 <= lead <= 0xF9 else -0.4)
 
