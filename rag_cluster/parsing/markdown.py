@@ -22,7 +22,7 @@ MAX_NESTING = 200
 """Of elements; a list item counts twice."""
 _FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\n(?![ \t]*\n)(.*?\n)\1[ \t]*(?:\n|\Z)", re.DOTALL)
 """A blank line behind the first mark makes it a rule, as for Pandoc."""
-_FORMULA = re.compile(r"\$\$.+?\$\$|\$(?!\s)(?:\\.|[^\\$])+?(?<!\s)\$(?!\d)", re.DOTALL)
+_FORMULA = re.compile(r"\$\$.+?\$\$|\$(?!\s)(?:\\.|[^\\$`])+?(?<!\s)\$(?!\d)", re.DOTALL)
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)([^>]*)")
 _HTML = ("html_block", "html_inline")
 _INLINE_TAGS = """

@@ -197,9 +197,9 @@ def test_formulas_stand_as_they_are_written(parse: Parse) -> None:
 
 
 def test_prices_are_no_formulas(parse: Parse) -> None:
-    text = "From $5 to **$6**, US$7 *or* US$8, \\$9; $(ls *.md) and $(ls *.py)."
+    text = "From $5 to **$6**, US$7 *or* US$8, \\$9; $(ls *.md) and $(ls *.py), $HOME and `$PATH`."
     assert shape(parse("a.md", text)) == [
-        ("text", "From $5 to $6, US$7 or US$8, $9; $(ls *.md) and $(ls *.py)."),
+        ("text", "From $5 to $6, US$7 or US$8, $9; $(ls *.md) and $(ls *.py), $HOME and $PATH."),
     ]
 
 

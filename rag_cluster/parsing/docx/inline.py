@@ -60,6 +60,7 @@ class Inline:
 
 @dataclass(slots=True)
 class _Field:
+    begin: Any
     instruction: str = ""
     in_result: bool = False
     form: Any = None
@@ -77,7 +78,7 @@ class InlineReader:
 
     def read(self, paragraph: Any, style_id: str | None) -> Inline:
         """A w:p of a paragraph style."""
-        if self._outside_contents(paragraph, style_id):
+        if self._outside_contents(style_id):
             self._fields = [f for f in self._fields if not is_contents_field(f.instruction)]
         inline = Inline()
         for child in paragraph:
@@ -87,16 +88,15 @@ class InlineReader:
             self._fields.pop()
         return inline
 
-    def _outside_contents(self, paragraph: Any, style_id: str | None) -> bool:
+    def _outside_contents(self, style_id: str | None) -> bool:
         """Whether a table of contents is open that a paragraph is not in: a heading, or one without an end."""
-        opened = next((at for at, field in enumerate(self._fields) if is_contents_field(field.instruction)), None)
-        if opened is None:
+        contents = next((field for field in self._fields if is_contents_field(field.instruction)), None)
+        if contents is None:
             return False
         if self._styles.heading_level(style_id) is not None:
             return True
-        contents = self._fields[opened]
-        if self._styles.role(style_id) != "toc" and not contents.ends:
-            contents.ends = _ends_below(paragraph, len(self._fields) - opened)
+        if not contents.ends and self._styles.role(style_id) != "toc":
+            contents.ends = _ends_below(contents.begin)
             return not contents.ends
         return False
 
@@ -203,7 +203,7 @@ class InlineReader:
     def _field_mark(self, node: Any, inline: Inline) -> None:
         kind = node.get(qn("w:fldCharType"))
         if kind == "begin":
-            self._fields.append(_Field(form=find(node, "w:ffData")))
+            self._fields.append(_Field(node, form=find(node, "w:ffData")))
         elif kind == "separate" and self._fields:
             self._fields[-1].in_result = True
         elif kind == "end" and self._fields:
@@ -233,13 +233,14 @@ def _code_ends_below(paragraph: Any) -> bool:
     return False
 
 
-def _ends_below(paragraph: Any, depth: int) -> bool:
-    """Whether the outermost of `depth` open fields ends in a paragraph or anywhere behind it."""
-    nodes = chain([paragraph], *(node.itersiblings() for node in (paragraph, *paragraph.iterancestors())))
-    for mark in chain.from_iterable(node.iter(_FIELD_MARK) for node in nodes):
-        depth += {"begin": 1, "end": -1}.get(mark.get(qn("w:fldCharType")), 0)
-        if depth == 0:
-            return True
+def _ends_below(begin: Any) -> bool:
+    """Whether a field ends anywhere behind its first mark."""
+    depth = 1
+    for node in (begin, *begin.iterancestors()):
+        for mark in chain.from_iterable(sibling.iter(_FIELD_MARK) for sibling in node.itersiblings()):
+            depth += {"begin": 1, "end": -1}.get(mark.get(qn("w:fldCharType")), 0)
+            if depth == 0:
+                return True
     return False
 
 
