@@ -69,8 +69,7 @@ def _markdown() -> Any:
 
     markdown = MarkdownIt("commonmark", {"maxNesting": MAX_NESTING}).enable(["table", "strikethrough"])
     markdown.use(footnote_plugin)
-    formula_block = math_block_dollar(allow_labels=False, allow_blank_lines=False)
-    markdown.block.ruler.before("fence", "math_block", formula_block, {"alt": ["paragraph", "blockquote", "list"]})
+    markdown.block.ruler.before("fence", "math_block", math_block_dollar(allow_labels=False, allow_blank_lines=False))
     markdown.inline.ruler.before("escape", "formula", _formula)
     markdown.add_render_rule("math_block", _formula_block)
     # A note that is referred to again has the same number, not "1:1".

@@ -189,11 +189,11 @@ def test_html_within_a_line_is_read(parse: Parse) -> None:
 
 
 def test_formulas_stand_as_they_are_written(parse: Parse) -> None:
-    text = "$a*b*c$ and $x_{1}\\{y\\}$, $$p\\\\q$$.\n\n$$\n\\begin{cases} a<b \\\\\n+ *c* \\end{cases}\n$$\n"
-    assert shape(parse("a.md", text)) == [
-        ("text", "$a*b*c$ and $x_{1}\\{y\\}$, $$p\\\\q$$."),
-        ("text", "$$\n\\begin{cases} a<b \\\\\n+ *c* \\end{cases}\n$$"),
-    ]
+    inline, block = "$a*b*c$ and $x_{1}\\{y\\}$, $$p\\\\q$$.", "$$\n\\begin{cases} a<b \\\\\n+ *c* \\end{cases}\n$$"
+    document = parse("a.md", f"{inline}\n\n{block}\n\nSo:\n$$\n*x*\n$$\nend.\n\n- $$\n  *y*\n  $$\n\n$$ *open*\n")
+    assert shape(document) == [
+        ("text", inline), ("text", block), ("text", "So: $$ *x* $$ end."), ("list", "$$\n*y*\n$$"), ("text", "$$ open"),
+    ]  # fmt: skip
 
 
 def test_prices_are_no_formulas(parse: Parse) -> None:
