@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import os
 import uuid
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from rag_cluster.domain.access import LOCAL
-from rag_cluster.domain.documents import PlannedFile, SourceKind
+from rag_cluster.domain.documents import PlannedFile, Receipt, SourceKind
 from rag_cluster.ingestion import steps
 from rag_cluster.ingestion.forecast import forecast
 from rag_cluster.ingestion.listing import Patterns
 from rag_cluster.ingestion.plan import PlanOptions, plan
+from rag_cluster.ingestion.rows import Row
+from rag_cluster.ingestion.run import IngestionOptions, Run, RunContext, Stages
 from rag_cluster.ingestion.sync import Sync
 from rag_cluster.stores import inputs
 from tests.fixtures.write_path import Bench
@@ -154,16 +157,23 @@ def test_a_document_that_is_being_ingested_stays_busy(bench: Bench, folder: Path
 def test_what_a_later_run_brought_in_or_made_anew_meanwhile_stays(bench: Bench, folder: Path) -> None:
     (folder / "a.txt").unlink()
     (folder / "b.txt").rename(folder / "away")
+    bench.write("sub/c.txt", "changed")
     source = bench.write_path.catalog.ensure_source(bench.base.id, SourceKind.BULK, "bulk")
     run_id = str(uuid.uuid4())
     bench.write_path.ledger.start_run(bench.base.id, [], {}, run_id)
-    sync = Sync(bench.write_path, bench.base.id, source.id, [str(folder)], run_id=run_id)
-    for item in plan(bench.write_path, bench.base.id, [str(folder)]):
-        sync.note(item)
-    bench.write("new.txt", "brought in while the run goes on")
-    bench.write("b.txt", "put back with another text")
-    ingest(bench)
-    assert {Path(receipt.uri).name: receipt.outcome for receipt in sync.remove()} == {"a.txt": "removed"}
+
+    def text(files: Sequence[PlannedFile]) -> Iterator[Row]:
+        bench.write("new.txt", "brought in while the run goes on")
+        bench.write("b.txt", "put back with another text")
+        ingest(bench)
+        for item in files:
+            yield Receipt(item.file.uri, item.document_id, "ready")
+
+    options = IngestionOptions(sync=True, progress=False)
+    stages = Stages(text, lambda _: iter(()), lambda: False)
+    run = Run(bench.write_path, RunContext(run_id, bench.base.id, source.id, None), options, stages)
+    run.execute([str(folder)])
+    assert run.tally.counts()["removed"] == 1
     assert names(bench) == {"b.txt", "c.txt", "new.txt"}
 
 
