@@ -69,8 +69,7 @@ def cell_locator(block: Block, row: int, column: int | None = None) -> SourceLoc
 
     A table over several pages says with which row each page begins ("row_starts"); a sheet's table by its range.
 
-    Where the grid has more rows than the range, by as many as there are header rows, a parser has repeated the header
-    of a long table that it gives in several blocks.
+    A block that continues a long table ("continued") repeats its header, which lies outside its range.
     """
     starts = block.metadata.get("row_starts")
     if starts and len(starts) == len(block.locator.spans):
@@ -81,8 +80,8 @@ def cell_locator(block: Block, row: int, column: int | None = None) -> SourceLoc
     if rectangle is None:
         return None
     top, left, bottom, right = rectangle
-    repeated = len(rows) - (bottom - top + 1)
-    if repeated not in (0, int(block.metadata.get("header_rows") or 0)) or row < repeated:
+    repeated = int(block.metadata.get("header_rows") or 0) if block.metadata.get("continued") else 0
+    if len(rows) - repeated != bottom - top + 1 or row < repeated:
         return None
     if column is not None and right - left + 1 == len(rows[0]):
         left = right = left + column

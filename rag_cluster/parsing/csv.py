@@ -47,13 +47,14 @@ class CsvParser:
         header = table[: 1 if _has_header(table) else 0]
         builder = BlockBuilder(source)
         for first, last in _ranges(filled, len(header)):
-            grid = rows[first:last] if first == filled[0] else header + rows[first:last]
+            continued = {} if first == filled[0] else {"continued": True}
+            grid = header + rows[first:last] if continued else rows[first:last]
             locator = SourceLocator(
                 cell_range=f"A{first + 1}:{column_letters(width)}{last}",
                 line_start=offset + (ends[first - 1] if first else 0) + 1,
                 line_end=offset + ends[last - 1],
             )
-            builder.table(grid, len(header), locator)
+            builder.table(grid, len(header), locator, **continued)
         return builder.build({"encoding": encoding, "delimiter": delimiter, "rows": len(filled), "columns": width})
 
 

@@ -226,10 +226,17 @@ def test_a_table_that_fits_is_whole_and_keeps_its_range() -> None:
 def test_a_range_without_the_repeated_header_counts_from_its_first_data_row() -> None:
     parts = builder()
     rows = [["Month", "Berth"]] + [[f"m{n}", str(n)] for n in range(20)]
-    parts.table(rows, 1, SourceLocator(sheet="S", cell_range="B502:C521"))
+    parts.table(rows, 1, SourceLocator(sheet="S", cell_range="B502:C521"), continued=True)
     chunks = chunk(parts.build()).chunks
     assert chunks[0].locator.cell_range.startswith("B502:")
     assert chunks[-1].locator.cell_range.endswith(":C521")
+
+
+def test_rows_of_a_continued_table_with_a_hidden_row_among_them_name_the_whole_range() -> None:
+    parts = builder()
+    rows = [["Month", "Berth"]] + [[f"m{n}", str(n)] for n in range(20)]
+    parts.table(rows, 1, SourceLocator(sheet="S", cell_range="B502:C522"), continued=True)
+    assert {c.locator.cell_range for c in chunk(parts.build()).chunks} == {"B502:C522"}
 
 
 def test_a_row_beyond_the_limit_is_cut_by_cells_that_keep_their_names() -> None:
