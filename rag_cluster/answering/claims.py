@@ -24,6 +24,7 @@ _NEGATION = re.compile(
     r"\bin no (?:case|way|event)\b|\b(?:not|no|never|neither|nor|without)\b|(?<=\bcan)not\b|n['’]t\b",
     re.IGNORECASE,
 )
+_NOT = "\0"
 _BESIDE_CHINESE = re.compile(rf" (?=[{CJK}])|(?<=[{CJK}]) ")
 _SHORTEST_CLAUSE = 4
 
@@ -63,7 +64,7 @@ class _Held:
         self._values = {number.value for number in numbers(text)}
         self._cells = cells(text)
         self._words = _squeezed(text)
-        self.clauses = set(_clauses(text))
+        self.clauses = {clause: _bare(clause) for clause in _clauses(text)}
 
     def holds(self, word: str | Number) -> bool:
         """A name as whole words, in any case, plural or genitive; a number by its value."""
@@ -98,17 +99,29 @@ def _among(words: str, text: str, ending: str = "") -> bool:
     return words in text and bool(re.search(rf"(?<![a-z0-9]){re.escape(words)}{ending}(?![a-z0-9])", text))
 
 
-def _clauses(text: str) -> Iterator[tuple[str, int]]:
-    """(words without what negates, how often it negates) of each clause."""
+def _clauses(text: str) -> Iterator[str]:
+    """The words of each clause, with _NOT where they are negated."""
     for clause in _CLAUSE_END.split(text):
-        words, negations = _NEGATION.subn(" ", clause)
-        yield _BESIDE_CHINESE.sub("", _squeezed(words)), negations
+        words = _BESIDE_CHINESE.sub("", _squeezed(_NEGATION.sub(f" {_NOT} ", clause)))
+        yield re.sub(f" ?{_NOT} ?", _NOT, words)
 
 
-def _turned(claim: tuple[str, int], cited: Sequence[_Held]) -> bool:
-    """Whether the sources say a clause's words, and nowhere negate them as often."""
-    words, negations = claim
+def _turned(claim: str, cited: Sequence[_Held]) -> bool:
+    """Whether the sources say a clause's words, and everywhere negate what it affirms, or affirm what it negates.
+
+    A negation counts for the words that it stands directly before or among; two affirm.
+    """
+    words = _bare(claim)
     if len(words) < _SHORTEST_CLAUSE:
         return False
-    found = {count for one in cited for held, count in one.clauses if _among(words, held)}
-    return bool(found) and negations not in found
+    held = [clause for one in cited for clause, bare in one.clauses.items() if words in bare]
+    if not held:
+        return False
+    between = f"[{_NOT} ]*"
+    literal = re.compile(rf"(?:{_NOT}|(?<![a-z0-9{_NOT}])){between.join(map(re.escape, words))}(?![a-z0-9])")
+    found = {said[0].count(_NOT) % 2 for clause in held for said in literal.finditer(clause)}
+    return bool(found) and claim.count(_NOT) % 2 not in found
+
+
+def _bare(clause: str) -> str:
+    return clause.replace(_NOT, "").replace(" ", "")

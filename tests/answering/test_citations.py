@@ -212,6 +212,13 @@ def test_a_claim_that_turns_its_source_round_is_a_warning_and_quotes_the_whole_s
         ("If nothing is due, refunds are possible.", "Refunds are possible."),
         ("Refunds are not possible.", "Refunds are not possible."),
         ("No different tariff applies.", "Rent tariff applies."),
+        ("会员用户不收取堆存费。", "会员用户：不收取堆存费。"),
+        ("For members there is no charge.", "For members, there is no charge."),
+        ("未经授权不得访问机房。", "未经授权，不得访问机房。"),
+        ("商品未拆封可以退货。", "商品未拆封，可以退货。"),
+        ("Sale items cannot be returned.", "Sale items: cannot be returned."),
+        ("No employee may enter without a badge.", "Without a badge, no employee may enter."),
+        ("客户不得不退款。", "客户得退款。"),
     ],
 )
 def test_a_negation_of_something_else_is_none(text: str, claim: str) -> None:
