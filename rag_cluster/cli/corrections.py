@@ -31,7 +31,7 @@ def add(
     acl: Annotated[list[str] | None, typer.Option(help="Group that may read it; may be repeated.")] = None,
     open_: Annotated[bool, typer.Option("--open", help="Everyone with the knowledge base may read it.")] = False,
     department: Department = None,
-    security_level: SecurityLevel = 0,
+    security_level: SecurityLevel | None = None,
     as_json: Json = False,
 ) -> None:
     """Write a correction; the next query finds it. The same question again replaces its answer.
@@ -44,9 +44,10 @@ def add(
 
     if acl and open_:
         raise typer.BadParameter("give one of --acl and --open.")
-    stated = bool(acl or open_ or department is not None or security_level)
+    stated = bool(acl or open_ or department is not None or security_level is not None)
     groups = tuple(acl) if acl else (() if open_ else None)
-    correction = Correction(question, answer, stated_access(groups, department, security_level) if stated else None)
+    access = stated_access(groups, department, security_level or 0) if stated else None
+    correction = Correction(question, answer, access)
     opened = services()
     base = opened.catalog.knowledge_base(knowledge_base)
     mounts = {opened.agents.find_agent(base.id, name).id: priority for name in agent or ()}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import logging
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -14,10 +15,12 @@ import numpy as np
 
 from rag_cluster import telemetry
 from rag_cluster.engines.pacing import QUERIES, QueryPace
-from rag_cluster.errors import ModelUnavailableError, RagClusterError
+from rag_cluster.errors import ModelUnavailableError, RagClusterError, told
 
 if TYPE_CHECKING:
     from rag_cluster.domain.ports import Matrix, MetricSink
+
+log = logging.getLogger(__name__)
 
 BATCH_TOKENS = 1024
 _BYTES_PER_TOKEN = 4
@@ -204,6 +207,8 @@ class MicroBatcher:
                 call.done.cancel()
         except Exception as error:  # becomes the error of each of its callers
             self.counts[batch.lane].failed += 1
+            if not isinstance(error, RagClusterError):
+                log.error("the embedder failed", exc_info=error)
             for call, _ in batch.shares:
                 call.fail(error)
         else:
@@ -238,6 +243,6 @@ def _own(error: Exception) -> Exception:
     if isinstance(error, RagClusterError):
         own: Exception = copy.copy(error)
     else:
-        own = ModelUnavailableError(f"The embedder failed: {type(error).__name__}: {error}")
+        own = ModelUnavailableError(f"The embedder failed ({told(error)}).")
     own.__cause__ = error
     return own

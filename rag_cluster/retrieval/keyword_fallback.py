@@ -10,10 +10,9 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from rag_cluster.domain.access import AccessFilter
 from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.ports import ChunkSearch
-from rag_cluster.domain.retrieval import Hit
+from rag_cluster.domain.retrieval import Hit, ReadScope
 from rag_cluster.domain.terms import keywords, word_count
 from rag_cluster.retrieval.access import SecondCheck
 from rag_cluster.retrieval.candidates import Candidate
@@ -33,6 +32,8 @@ _SPARE = 8
 """So many times more hits than places: the second check, and what is there already, take some."""
 MOST_READ = 500
 """Chunks whose text is looked at: as many as PostgreSQL matches within some milliseconds."""
+MOST_DOCUMENTS = 1000
+"""With more visible documents only what BM25 finds is looked at; those of a whitelist are fewer in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +65,7 @@ async def fill(
     search: ChunkSearch | None,
     recall: Recall,
     query: str,
-    access: AccessFilter,
+    scope: ReadScope,
     check: SecondCheck,
     shown: Sequence[str],
     places: int,
@@ -77,6 +78,7 @@ async def fill(
     A question that is not keyword-like looks for nothing, nor does one without free places. Of a scope with more chunks
     than are read, only those that BM25 finds first by the keywords are looked at.
     """
+    access = scope.filter
     wanted = keyword_like(query) if places > 0 else None
     if search is None:
         trace.note(NAME, "no chunk search configured")
@@ -88,8 +90,8 @@ async def fill(
             async with asyncio.timeout(seconds):
                 limit = len(shown) + places * _SPARE
                 among = None
-                # Without a list there are many documents, or a filter, by which BM25 looks among fewer.
-                if access.document_ids is None or await search.exceeds(access, MOST_READ):
+                # Of so many documents not even the chunks are counted.
+                if scope.visible_documents > MOST_DOCUMENTS or await search.exceeds(access, MOST_READ):
                     among = [hit.chunk_id for hit in await recall(" ".join(wanted.words), MOST_READ)]
                 hits = await search.keyword_hits(access, wanted.words, least=wanted.least, limit=limit, among=among)
                 await check.admit(hits)

@@ -226,7 +226,7 @@ class Retriever:
             self._stages.search,
             recall,
             passage.query,
-            passage.scope.filter,
+            passage.scope,
             check,
             shown,
             free,

@@ -20,6 +20,7 @@ from rag_cluster.domain.retrieval import (
     Standing,
 )
 from rag_cluster.domain.terms import speaks
+from rag_cluster.errors import told
 from rag_cluster.retrieval.candidates import CORRECTION, Candidate
 from rag_cluster.retrieval.channels import REWRITTEN, ChannelFactory
 from rag_cluster.retrieval.corrections import final_order, standing
@@ -183,7 +184,7 @@ class Way:
         chunk, passage, name = self.chunk, self.passage, channel.name
         assert chunk is not None and passage.factory is not None
         if channel.error is not None:
-            return Standing(name, Outcome.SKIPPED, detail=str(channel.error) or type(channel.error).__name__)
+            return Standing(name, Outcome.SKIPPED, detail=told(channel.error))
         if found := _place(chunk.id, channel.survivors):
             return Standing(name, Outcome.PASSED, *found)
         if channel.targeted and self.document.source_id not in passage.scope.correction_source_ids:

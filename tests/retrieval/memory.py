@@ -34,6 +34,8 @@ class MemoryEvidence:
     corrections: tuple[str, ...] = ()
     access_keys: tuple[int, ...] = (1,)
     document_ids: tuple[str, ...] | None = None
+    visible_documents: int | None = None
+    """Other than the rows that there are."""
     hide_source_filename: bool = False
     scopes: int = 0
     checks: list[int] = field(default_factory=list)
@@ -52,9 +54,8 @@ class MemoryEvidence:
         keys = self.access_keys if principal.may_use(knowledge_base_id) else ()
         documents = options.document_ids if options.document_ids is not None else self.document_ids
         access = AccessFilter(knowledge_base_id, keys, options.source_ids, documents, options.filter)
-        return ReadScope(
-            access, self.index, len(self.rows_by_id), self.mounts, self.corrections, self.hide_source_filename
-        )
+        visible = len(self.rows_by_id) if self.visible_documents is None else self.visible_documents
+        return ReadScope(access, self.index, visible, self.mounts, self.corrections, self.hide_source_filename)
 
     async def rows(
         self, principal: Principal, knowledge_base_id: str, hits: Sequence[Hit], options: RetrievalOptions
