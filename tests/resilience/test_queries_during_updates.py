@@ -56,7 +56,7 @@ async def test_no_answer_mixes_versions_and_no_document_disappears_or_comes_back
         for turn in itertools.count():
             path.drain()
             if turn % 10 == 0:  # as runs and upload workers do; Milvus Lite reads unsealed rows one by one
-                path.index.flush(collection)
+                path.retry.call(lambda: path.index.flush(collection))
             if writing_ended.wait(0.3):
                 return
 

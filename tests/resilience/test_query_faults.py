@@ -41,6 +41,8 @@ DEADLINE = 3.0
 LATE, HANGS = DEADLINE + 5, 5 * DEADLINE
 """What takes longer was not ended by its deadline but by another limit, or by nothing: half of the queries that met a
 fault, and any query on a machine that stands still for seconds."""
+ENOUGH = 8
+"""Of queries that met a fault, for their median to say something."""
 CLIENTS = 4
 OUTAGE = ("store_unavailable", "deadline_exceeded")
 QUESTION = "When does the ferry to Langya Island leave?"
@@ -151,7 +153,8 @@ class Stand:
                 group.create_task(client(number))
             yield seen
             stop.set()
-        assert seen.slowest < HANGS and median(seen.faulted) < LATE, seen
+        assert seen.slowest < HANGS, seen
+        assert len(seen.faulted) < ENOUGH or median(seen.faulted) < LATE, seen
 
     async def until(self, seen: Seen, *told: str) -> None:
         """Until as many errors of these types were seen as there are clients, or such a degradation."""
