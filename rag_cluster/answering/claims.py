@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from rag_cluster.answering.marks import stretches
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import ContextSource
-from rag_cluster.domain.numerals import Number, cells, numbers, without_months
+from rag_cluster.domain.numerals import Number, bare_numbers, months, numbers, without_months
 from rag_cluster.domain.terms import CJK, normalize
 
 _NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*[A-Za-z0-9](?:\s+[A-Z][\w'’-]*[A-Za-z0-9])*|《[^》]{1,60}》")
@@ -61,16 +61,19 @@ class _Held:
         result = source.result
         texts = [source.text, result.content, *(chunk.content for chunk in result.matches)]
         text = "\n".join([result.filename, *result.heading_path, *dict.fromkeys(texts)])
-        self._values = {number.value for number in numbers(text)}
-        self._cells = cells(text)
+        self._values = {value for number in numbers(text) for value in (number.value, *number.others)}
+        self._values.update(months(text).values())
+        self._bare = bare_numbers(text)
         self._words = _squeezed(text)
         self.clauses = {clause: _bare(clause) for clause in _clauses(text)}
 
     def holds(self, word: str | Number) -> bool:
         """A name as whole words, in any case, plural or genitive; a number by its value."""
         if isinstance(word, Number):
-            return word.value in self._values or word.bare in self._cells
-        return _among(re.sub("['’]?s$", "", _squeezed(word)), self._words, ending="(?:['’]?s|es)?")
+            return not self._values.isdisjoint((word.value, *word.others)) or word.bare in self._bare
+        return months(word).get(word) in self._values or _among(
+            re.sub("['’]?s$", "", _squeezed(word)), self._words, ending="(?:['’]?s|es)?"
+        )
 
 
 def _stated(sentence: str) -> list[str | Number]:

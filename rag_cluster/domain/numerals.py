@@ -9,13 +9,18 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
+from itertools import zip_longest
+from math import prod
 from typing import NamedTuple
+
+from rag_cluster.domain.terms import CJK
 
 _CHINESE_DIGITS = {character: value for value, character in enumerate("零一二三四五六七八九")} | {
     "〇": 0,
     "○": 0,
     "两": 2,
 }
+_FORMAL = str.maketrans("壹贰叁肆伍陆柒捌玖拾佰仟萬億兩", "一二三四五六七八九十百千万亿两")
 _CHINESE_UNITS = {"亿": 10**8, "万": 10**4, "千": 1000, "百": 100, "十": 10}
 _MOST_TIMES = {"亿": 10**8, "万": 10**4, "千": 10, "百": 10, "十": 10}
 _LONGEST = 24
@@ -28,26 +33,52 @@ _SMALL = (
 _TENS = "twenty thirty forty fifty sixty seventy eighty ninety"
 _WORDS = {word: value for value, word in enumerate(_SMALL.split())}
 _WORDS |= {word: value * 10 for value, word in enumerate(_TENS.split(), start=2)}
+_FIRST_TO_NINETEENTH = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth fourteenth fifteenth "
+    "sixteenth seventeenth eighteenth nineteenth"
+)
+_ORDINALS = {word: value for value, word in enumerate(_FIRST_TO_NINETEENTH.split(), start=1)}
+_ORDINALS |= {word[:-1] + "ieth": value * 10 for value, word in enumerate(_TENS.split(), start=2)}
+_VALUES = _WORDS | _ORDINALS
 _MONTHS = "Jan(?:uary)? Feb(?:ruary)? Mar(?:ch)? Apr(?:il)? May June? July? Aug(?:ust)? Sept?(?:ember)? Oct(?:ober)?"
 _MONTHS += " Nov(?:ember)? Dec(?:ember)?"
 _MONTH = "|".join(f"({name})" for name in _MONTHS.split())
-_MONTH_NAME = re.compile(rf"\b(?:{_MONTH})\b\.?(?=\s+\d)|(?<=\d)(?:st|nd|rd|th)?\s+(?:{_MONTH})\b")
+_MONTH_NAME = re.compile(
+    rf"(?:(?<=\d)-)?\b(?:{_MONTH})\b(?:-|\.?,?\s+)(?=\d)|(?<=\d)(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})\b"
+)
+"""In a date."""
+_ANY_MONTH = re.compile(rf"\b(?:{_MONTH})\b")
 
 _OF_KILO = "克米瓦伏卡帕焦字赫升安"
 _DIGITS = r"\d+(?:[.,]\d+)*"
 _WORD = "|".join((*_WORDS, "hundred", *_SCALES))
+_ORDINAL = "|".join(_ORDINALS)
+_CHINESE = (  # 三点五, not the time 三点五十, nor 三点一共
+    "[零〇○一二两三四五六七八九十百千万亿]+"
+    "(?:[点點][零〇一二三四五六七八九]++(?![十分时刻半个共定些样起直旦是到致般同概并律经])[万亿]*)?"
+)
 _NUMBER = re.compile(
-    # A minus, not the dash of a range, a date or a name: "5-6", "2019年-2020年", "GPT-4".
-    r"(?P<sign>(?:(?<![\w.)%\]])|(?<=[为是到至约于达]))[-−]|负|零下|\bminus\s+)?"
-    rf"(?:(?P<digits>{_DIGITS})(?: ?(?P<scale>(?:百(?!分)|千(?![{_OF_KILO}]))?[万亿]{{0,2}}(?<=[百千万亿]))"
+    # A minus, not the dash of a range, a date or a name: "5-6", "GPT-4"; either in "温度-4", "方案-4", "5元-6元".
+    rf"(?:(?P<sign>(?:(?<![\w.)%\]])|(?<=[为是至到约于达]))[-−–]|[负負]|零下|\bminus\s+)|(?P<dash>(?<=[{CJK}])[-−–]))?"
+    rf"(?:(?P<mixed>(?<![\d.,])\d{{1,4}}[百千万亿]+(?:\d{{1,4}}[十百千万]+)+(?!(?<=千)[{_OF_KILO}]))"
+    rf"|(?P<digits>{_DIGITS})(?: ?(?P<scale>(?:百(?!分)|千(?![{_OF_KILO}]))?[万亿]{{0,2}}(?<=[百千万亿]))"
     rf"|[ -]?(?P<thousands>{'|'.join(_SCALES)})\b)?"
-    r"|(?P<chinese>[零〇○一二两三四五六七八九十百千万亿]+)"
+    rf"|(?P<chinese>{_CHINESE})"
     rf"|\b(?P<english>(?:a\s+)?(?:{_WORD})"
-    rf"(?:(?:[\s-]+|(?:(?<=hundred)|(?<=thousand)|(?<=million))\s+and\s+)(?:{_WORD}))*)\b)"
+    rf"(?:(?:[\s-]+|(?:(?<=hundred)|(?<=thousand)|(?<=million))\s+and\s+)(?:{_WORD}))*(?:(?<=ty)-(?:{_ORDINAL}))?"
+    rf"|{_ORDINAL})\b)"
     r"(?P<percent>\s?(?:%|per\s?cent\b))?",
     re.IGNORECASE,
 )
+_SCALE = re.compile(rf"(?:[百千万亿]+|{'|'.join(_SCALES)})$")
+_RANGE = re.compile(r"\s*(?:[-–—−~至到]|\bto\b|\band\b)\s*[$€£¥]?", re.IGNORECASE)
+_PERCENT = re.compile(rf"百分之({_DIGITS}|{_CHINESE})")
+_MONEY = re.compile(rf"([$€£¥]\s?(?:{_DIGITS}\s?[-–~]\s?)?{_DIGITS})\s?(k|mn?|bn?)\b", re.IGNORECASE)
+_ABBREVIATED = {"k": "thousand", "m": "million", "b": "billion"}
 _CELL = re.compile(rf"(?<=\|)\s*[-−]?{_DIGITS}\s*(?=\|)")
+_BEHIND_UNIT = re.compile(
+    r"\([^()\n]{0,20}(?:[%万亿]|[百千]元|thousand|million|billion)[^()\n]{0,20}\)(.*)", re.IGNORECASE
+)
 
 
 class Number(NamedTuple):
@@ -60,19 +91,34 @@ class Number(NamedTuple):
     """The value without sign, scale and percent: what a cell holds below a heading that says "in %" or "万元"."""
     certain: bool
     """False for a word that need not be meant as a number: "one", "三"."""
+    others: tuple[str, ...] = ()
+    """What else it may mean: the 3 of "3-5万" 30000 too, the 5 of "温度-5" -5 too."""
 
 
 def numbers(text: str) -> Iterator[Number]:
     """In order. A date is its year, month and day; so is "1.2.3" three numbers, and "3,4" two."""
-    text = unicodedata.normalize("NFKC", text.replace("，", "、"))
-    text = re.sub(rf"百分之({_DIGITS}|[零一二两三四五六七八九十百]+)", r"\1%", text)
-    for found in _NUMBER.finditer(_MONTH_NAME.sub(_month, text)):
-        yield from _read(found)
+    text = unicodedata.normalize("NFKC", text.replace("，", "、")).translate(_FORMAL).replace("百分之百", "100%")
+    text = _MONEY.sub(lambda found: f"{found[1]} {_ABBREVIATED[found[2][0].lower()]}", _PERCENT.sub(r"\1%", text))
+    matches = list(_NUMBER.finditer(text := _MONTH_NAME.sub(_month, text)))
+    for found, after in zip_longest(matches, matches[1:]):
+        read = list(_read(found))
+        if read and after and _RANGE.fullmatch(text, found.end(), after.start()) and _unit(found) == (1, ""):
+            scale, percent = _unit(after)
+            shared = f"{'-' if found['sign'] else ''}{_canonical(read[-1].bare, scale)}{percent}"
+            read[-1] = read[-1]._replace(others=(*read[-1].others, shared))
+        yield from read
 
 
-def cells(text: str) -> set[str]:
-    """Values of the numbers that stand alone in a cell of a Markdown table."""
-    return {number.bare for cell in _CELL.findall(unicodedata.normalize("NFKC", text)) for number in numbers(cell)}
+def bare_numbers(text: str) -> set[str]:
+    """Values of numbers whose unit may stand elsewhere: alone in a cell of a table, behind "（万元）" in a line."""
+    text = unicodedata.normalize("NFKC", text)
+    alone = (*_CELL.findall(text), *_BEHIND_UNIT.findall(text))
+    return {number.bare for part in alone for number in numbers(part)}
+
+
+def months(text: str) -> dict[str, str]:
+    """The English names of months in a text, with their numbers."""
+    return {found[0]: _month(found).strip() for found in _ANY_MONTH.finditer(text)}
 
 
 def without_months(text: str) -> str:
@@ -95,22 +141,40 @@ def _read(found: re.Match[str]) -> Iterator[Number]:
         ]
         for part in dated:
             yield Number(part, _canonical(part), _canonical(part), True)
-        value = _canonical(last, _scale(found))
-        yield Number(last if dated else written, f"{sign}{value}{percent}", _canonical(last), True)
-        return
-    spelled: str = found["chinese"] or found["english"]
-    amount = _spelled_out(spelled, found)
-    if amount is not None:
-        alone = len(spelled) == 1 or (spelled.lower() in _WORDS and amount <= _SMALL_WORD)
-        yield Number(written, f"{sign}{amount}{percent}", str(amount), bool(percent) or not alone)
+        bare, amount, certain = _canonical(last), _canonical(last, _unit(found)[0]), True
+        written = last if dated else written
+    else:
+        spelled = _spelled_out(found)
+        if spelled is None:
+            return
+        bare = amount = spelled
+        word = found["chinese"] or (found["english"] or "").lower()
+        certain = bool(percent) or not (len(word) == 1 or (word in _VALUES and _VALUES[word] <= _SMALL_WORD))
+    value = f"{sign}{amount}{percent}"
+    yield Number(written, value, bare, certain, (f"-{value}",) if found["dash"] else ())
 
 
-def _spelled_out(spelled: str, found: re.Match[str]) -> int | None:
+def _spelled_out(found: re.Match[str]) -> str | None:
     if found["english"]:
-        return _english(spelled.lower())
-    if len(spelled) == 4 and set(spelled) <= _CHINESE_DIGITS.keys() and found.string.startswith("年", found.end()):
-        return int("".join(str(_CHINESE_DIGITS[digit]) for digit in spelled))
-    return _chinese(spelled)
+        amount = _english(found["english"].lower())
+    else:
+        run = found["mixed"] or found["chinese"]
+        if len(run) == 4 and set(run) <= _CHINESE_DIGITS.keys() and found.string.startswith("年", found.end()):
+            return "".join(str(_CHINESE_DIGITS[digit]) for digit in run)
+        whole, point, part = run.replace("點", "点").partition("点")
+        amount = _chinese(whole)
+        if point and amount is not None:
+            fraction = "".join(str(_CHINESE_DIGITS[digit]) for digit in part.rstrip("万亿"))
+            return _canonical(f"{amount}.{fraction}", _unit(found)[0])
+    return None if amount is None else str(amount)
+
+
+def _unit(found: re.Match[str]) -> tuple[int, str]:
+    """(scale, "%" or "") with which a number ends."""
+    percent = found["percent"] or ""
+    ending = _SCALE.search(found[0].removesuffix(percent).lower())
+    scale = (_SCALES.get(ending[0]) or prod(_CHINESE_UNITS[one] for one in ending[0])) if ending else 1
+    return scale, "%" if percent else ""
 
 
 def _canonical(digits: str, scale: int = 1) -> str:
@@ -119,15 +183,10 @@ def _canonical(digits: str, scale: int = 1) -> str:
     return text.rstrip("0").rstrip(".") if "." in text else text
 
 
-def _scale(found: re.Match[str]) -> int:
-    scale = _SCALES[found["thousands"].lower()] if found["thousands"] else 1
-    for character in found["scale"] or "":
-        scale *= _CHINESE_UNITS[character]
-    return scale
-
-
 def _chinese(run: str) -> int | None:
     """三百零五, 十二, 三万五 (35,000), 二万亿; None for what is no number."""
+    if run.isdecimal():
+        return int(run)
     if run in _CHINESE_DIGITS or not run or len(run) > _LONGEST:
         return _CHINESE_DIGITS.get(run, None if run else 0)
     for character, unit in _CHINESE_UNITS.items():
@@ -147,7 +206,7 @@ def _english(run: str) -> int | None:
     """twenty-five, a hundred and five, three million; None for what is no number, as "twenty twenty"."""
     total = current = 0
     for word in re.findall("[a-z]+", run):
-        value = _WORDS.get(word, 0)
+        value = _VALUES.get(word, 0)
         if word == "a":
             current = 1
         elif word == "hundred":

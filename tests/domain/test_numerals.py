@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rag_cluster.domain.numerals import cells, numbers
+from rag_cluster.domain.numerals import bare_numbers, numbers
 
 
 def values(text: str, *, certain: bool = True) -> list[str]:
@@ -35,6 +35,10 @@ def values(text: str, *, certain: bool = True) -> list[str]:
         ("seventy-five, a hundred and five, Three million, one hundred twenty", ["75", "105", "3000000", "120"]),
         ("twenty twenty, hundreds, one of them, three cranes, ninety-nine", ["99"]),
         ("between twenty and thirty", ["20", "30"]),
+        ("三点五万，九点三刻，三点共五十，2千5百克", ["35000", "50", "2500"]),
+        ("3万5千，1亿2300万，5百", ["35000", "123000000", "500"]),
+        ("twenty-first, fifteenth, first, a second", ["21", "15"]),
+        ("3-Mar-2024; May 5 to 6", ["3", "3", "2024", "5", "5", "6"]),
         ("1" * 40 + " 零" * 5000 + "万" * 5000, ["1" * 40]),
     ],
 )
@@ -46,5 +50,20 @@ def test_a_small_number_word_counts_only_as_something_held() -> None:
     assert values("三吨, three tonnes, 十吨", certain=False) == ["3", "3", "10"]
 
 
+@pytest.mark.parametrize(
+    ("text", "others"),
+    [
+        ("3-5万", [("30000",), ()]),
+        ("5–6%", [("5%",), ()]),
+        ("-5 to 6 million", [("-5000000",), ()]),
+        ("5%-6%", [(), ()]),
+        ("温度-5", [("-5",)]),
+        ("1，5万", [(), ()]),
+    ],
+)
+def test_what_a_range_or_a_dash_may_mean_is_a_second_value(text: str, others: list[tuple[str, ...]]) -> None:
+    assert [number.others for number in numbers(text)] == others
+
+
 def test_numbers_alone_in_a_cell_are_known_without_what_the_heading_says() -> None:
-    assert cells("| 收入（万元） | % |\n| --- | --- |\n| 5,000 | -3.50 |\n| 12 台 | x |") == {"5000", "3.5"}
+    assert bare_numbers("| 收入（万元） | % |\n| --- | --- |\n| 5,000 | -3.50 |\n| 12 台 | x |") == {"5000", "3.5"}
