@@ -11,7 +11,8 @@ from rag_cluster.domain.answers import ContextSource
 from rag_cluster.domain.numerals import Number, bare_numbers, months, numbers, without_months
 from rag_cluster.domain.terms import CJK, normalize
 
-_NAME = re.compile(r"(?<![\w'’])[A-Z][\w'’-]*[A-Za-z0-9](?:\s+[A-Z][\w'’-]*[A-Za-z0-9])*|《[^》]{1,60}》")
+_CAPITALISED = rf"[A-Z](?:['’-]*[^\W{CJK}])+"
+_NAME = re.compile(rf"(?<![^\W{CJK}])(?<!['’]){_CAPITALISED}(?:\s+{_CAPITALISED})*|《[^》]{{1,60}}》")
 _IMAGE = re.compile(r"!?\[[^\[\]\n]*\]\(asset://[^()\s]*\)")
 _LIST_MARK = re.compile(
     r"^(?:[^\S\n]|[#>])*(?:[-*+•]\s+)?[*_]{0,2}(?:\d{1,3}[.)．）、](?!\d)|[(（]\d{1,3}[)）]|[\u2460-\u249b])(?=[^\S\n]*\S)",

@@ -9,7 +9,7 @@ import re
 import unicodedata
 from collections.abc import Iterator
 from decimal import Decimal
-from itertools import zip_longest
+from itertools import pairwise
 from math import prod
 from typing import NamedTuple
 
@@ -71,6 +71,7 @@ _NUMBER = re.compile(
     re.IGNORECASE,
 )
 _SCALE = re.compile(rf"(?:[百千万亿]+|{'|'.join(_SCALES)})$")
+_NO_UNIT = (1, "")
 _RANGE = re.compile(r"\s*(?:[-–—−~至到]|\bto\b|\band\b)\s*[$€£¥]?", re.IGNORECASE)
 _PERCENT = re.compile(rf"百分之({_DIGITS}|{_CHINESE})")
 _MONEY = re.compile(rf"([$€£¥]\s?(?:{_DIGITS}\s?[-–~]\s?)?{_DIGITS})\s?(k|mn?|bn?)\b", re.IGNORECASE)
@@ -100,13 +101,13 @@ def numbers(text: str) -> Iterator[Number]:
     text = unicodedata.normalize("NFKC", text.replace("，", "、")).translate(_FORMAL).replace("百分之百", "100%")
     text = _MONEY.sub(lambda found: f"{found[1]} {_ABBREVIATED[found[2][0].lower()]}", _PERCENT.sub(r"\1%", text))
     matches = list(_NUMBER.finditer(text := _MONTH_NAME.sub(_month, text)))
-    for found, after in zip_longest(matches, matches[1:]):
-        read = list(_read(found))
-        if read and after and _RANGE.fullmatch(text, found.end(), after.start()) and _unit(found) == (1, ""):
-            scale, percent = _unit(after)
-            shared = f"{'-' if found['sign'] else ''}{_canonical(read[-1].bare, scale)}{percent}"
-            read[-1] = read[-1]._replace(others=(*read[-1].others, shared))
-        yield from read
+    units: list[set[tuple[int, str]]] = [set() for _ in matches]
+    for at, (first, second) in enumerate(pairwise(matches)):
+        if _RANGE.fullmatch(text, first.end(), second.start()):
+            units[at].add(_unit(second))
+            units[at + 1].add(_unit(first))
+    for found, shared in zip(matches, units, strict=True):
+        yield from _read(found, shared if _unit(found) == _NO_UNIT else set())
 
 
 def bare_numbers(text: str) -> set[str]:
@@ -130,7 +131,7 @@ def _month(found: re.Match[str]) -> str:
     return f" {((found.lastindex or 0) - 1) % 12 + 1} "
 
 
-def _read(found: re.Match[str]) -> Iterator[Number]:
+def _read(found: re.Match[str], shared: set[tuple[int, str]]) -> Iterator[Number]:
     written = found[0].strip()
     percent = "%" if found["percent"] else ""
     sign = "-" if found["sign"] else ""
@@ -151,7 +152,10 @@ def _read(found: re.Match[str]) -> Iterator[Number]:
         word = found["chinese"] or (found["english"] or "").lower()
         certain = bool(percent) or not (len(word) == 1 or (word in _VALUES and _VALUES[word] <= _SMALL_WORD))
     value = f"{sign}{amount}{percent}"
-    yield Number(written, value, bare, certain, (f"-{value}",) if found["dash"] else ())
+    others = [f"{sign}{_canonical(bare, scale)}{unit}" for scale, unit in shared - {_NO_UNIT}]
+    if found["dash"]:
+        others.append(f"-{value}")
+    yield Number(written, value, bare, certain, tuple(others))
 
 
 def _spelled_out(found: re.Match[str]) -> str | None:

@@ -167,6 +167,7 @@ def test_a_number_is_its_value_and_a_name_a_whole_word(text: str, claim: str, mi
         ("占百分之三点五。", "占3.5%。"),
         ("共1.2亿元。", "共1亿2千万元。"),
         ("共一亿二千三百万元。", "共1亿2千3百万元。"),
+        ("占百分之三十至五十。", "占30%至50%。"),
         ("占100%。", "占百分之百。"),
         ("共100万元。", "共壹佰万元。"),
         ("In the 21st century", "In the twenty-first century."),
@@ -214,6 +215,19 @@ def test_chinese_claims_are_checked() -> None:
     assert check_claims("岸桥最大起重量为65吨。[来源 1](citation://1)", [zh]) == []
     assert "70" in check_claims("岸桥最大起重量为70吨。[来源 1](citation://1)", [zh])[0]
     assert "Siemens" in check_claims("岸桥由 Siemens 制造。[来源 1](citation://1)", [zh])[0]
+    assert "Siemens" in check_claims("岸桥由Siemens公司制造。[来源 1](citation://1)", [zh])[0]
+    assert check_claims("岸桥由Nordwind公司制造。[来源 1](citation://1)", [zh]) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "claim"),
+    [
+        ("部署 Redis，还有 Docker。", "部署Docker和Redis。"),
+        ("Led by André Müller.", "The workshop of André is led by Müller."),
+    ],
+)
+def test_a_name_ends_where_another_script_begins_but_not_at_an_accent(text: str, claim: str) -> None:
+    assert check_claims(f"{claim} {cite(1)}", [source(1, chunk("c", text, 1))]) == []
 
 
 DENIED = [
