@@ -61,7 +61,7 @@ def _citation(source: ContextSource, claims: Sequence[str]) -> Citation:
 
 
 def _quotes(claim: str, source: ContextSource) -> list[_Quote]:
-    """What of the source a claim repeats word for word, else the source sentence that it rests on."""
+    """What of the source each sentence of a claim repeats word for word, else the source sentence that it rests on."""
     lines = [line.strip() for line in claim.strip().split("\n") if line.strip()]
     found: list[_Quote] = []
     rule = next((at for at, line in enumerate(lines) if TABLE_RULE.fullmatch(line)), None)
@@ -70,9 +70,10 @@ def _quotes(claim: str, source: ContextSource) -> list[_Quote]:
         found, lines = [table], before + [line for line in lines[rule + 1 :] if not line.startswith("|")]
     for line in (line for line in lines if not TABLE_RULE.fullmatch(line)):
         whole = _place(line, source)
-        pieces = [whole] if whole is not None else [_place(piece, source) for piece in _sentences(line)]
-        found.extend(piece for piece in pieces if piece is not None)
-    return found or [quote for line in lines for quote in _nearest(line, source)][:1]
+        pieces = _sentences(line) if whole is None else ()
+        quotes = [whole, *(_place(piece, source) or _nearest(piece, source) for piece in pieces)]
+        found.extend(quote for quote in quotes if quote is not None)
+    return found
 
 
 def _table(lines: Sequence[str], rule: int, source: ContextSource) -> _Quote | None:
@@ -126,17 +127,16 @@ def _whole_sentences(literal: re.Pattern[str], text: str) -> Iterator[tuple[int,
         yield touched[0][0], touched[-1][1]
 
 
-def _nearest(claim: str, source: ContextSource) -> list[_Quote]:
+def _nearest(claim: str, source: ContextSource) -> _Quote | None:
     wanted = set(terms(claim))
     if not wanted:
-        return []
+        return None
     best, best_share = "", 0.0
     for sentence in _sentences(source.text):
         share = len(wanted & set(terms(sentence))) / len(wanted)
         if share > best_share:
             best, best_share = sentence, share
-    place = _place(best, source) if best_share >= _RESTS_ON else None
-    return [place] if place is not None else []
+    return _place(best, source) if best_share >= _RESTS_ON else None
 
 
 def _squeezed(text: str) -> str:

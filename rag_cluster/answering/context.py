@@ -15,7 +15,7 @@ from rag_cluster.domain.terms import is_cjk
 SEPARATOR = "\n\n---\n\n"
 UNKNOWN_PLACE = "未提供原文定位"
 HIDDEN_NAME = "（已隐藏）"
-_TAG = re.compile(r"<(?=\s*/?\s*knowledge_context\b)", re.IGNORECASE)
+_TAG = re.compile(r"<(?=\s*(?:/\s*)?knowledge_context\b)", re.IGNORECASE)
 
 CountTokens = Callable[[str], int]
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rag_cluster.chunking.boundaries import sentences
 from rag_cluster.domain.answers import CutShort
-from rag_cluster.domain.marks import LABEL, MARK, mark
+from rag_cluster.domain.marks import LABEL, MARK, MAX_DIGITS, mark, named_sources
 
 _OWN = r"\[(?:来源|Source) \d+\]\(citation://\d+\)"
 _LINKED = r"(?:\[\[[^\[\]\n]*\]\]|\[[^\[\]\n]*\]|【[^【】\n]*】)\s?[(（]\s*citation://(?P<link>[^()（）\s]*)\s*[)）]"
@@ -23,10 +23,9 @@ _MARK = re.compile(
     r"|citation://[A-Za-z0-9_-]*",
     re.IGNORECASE,
 )
-_RUN = re.compile(rf"{_OWN}(?:[\s,;，；、]*(?:and\b|[和与及&])?\s*{_OWN})*")
+_RUN = re.compile(rf"{_OWN}(?:[\s,;，；、]*(?:(?:and\b|[和与及&])\s*)?{_OWN})*")
 """Marks with what joins them."""
-_DIGITS = re.compile(r"\d+")
-MAX_DIGITS = 10
+_CLOSES = re.compile(r"[.,;:!?)。，；：！？、）]")
 _OPEN = re.compile(
     r"(?:!?(?:\[{1,2}[^\[\]\n]{0,200}(?:\]{1,2}|$)|【[^【】\n]{0,200}(?:】|$))(?:\s?(?:[(（][^()（）\n]{0,200})?)?"
     r"|!"
@@ -38,7 +37,7 @@ _TORN_LINK = re.compile(
     r"(?<=[\]】])\s?[(（]\s*(?:c|ci|cit|cita|citat|citati|citatio|citation(?::[^()（）\s]*)?)?\s*$", re.I
 )
 _TORN = re.compile(
-    r"[\[【]{1,2}\s*(?:来源?|So?u?r?c?e?s?)[\s\d,，、;；&和]*$|!\[[^\[\]\n]*\]\s?[(（][^()（）\n]*$"
+    r"[\[【]{1,2}\s*(?:来源?|So?u?r?c?e?s?)[\s\d,，、;；&和与及~～至到–—-]*$|!\[[^\[\]\n]*\]\s?[(（][^()（）\n]*$"
     r"|(?:asset|citation):/{0,2}$",
     re.IGNORECASE,
 )
@@ -80,6 +79,8 @@ def _without_own(answer: str) -> tuple[str, list[tuple[int, list[int]]]]:
     position = 0
     for found in _RUN.finditer(answer):
         text += answer[position : found.start()]
+        if _CLOSES.match(answer, found.end()):
+            text = text.rstrip(" ")  # which stands between a sentence and its mark, not before its end
         marked.append((len(text), [int(number) for number in MARK.findall(found[0])]))
         position = found.end()
     return text + answer[position:], marked
@@ -116,10 +117,10 @@ class MarkFilter:
         return _MARK.sub(self._judge, text)
 
     def _judge(self, found: re.Match[str]) -> str:
-        named = [found["link"]] if found["link"] is not None else _DIGITS.findall(found["bare"] or "")
-        numbers = [int(number) for number in named if number.isdecimal() and len(number) < MAX_DIGITS]
+        link = found["link"] or ""
+        numbers = [int(link[:MAX_DIGITS])] if link.isdecimal() else named_sources(found["bare"] or "", self._sources)
         if kept := [mark(number, self._language) for number in numbers if 1 <= number <= self._sources]:
-            if len(kept) < len(named):
+            if len(kept) < len(numbers):
                 self.removed.append(found[0])
             return "".join(kept)
         if found["asset"] is not None and found["asset"] in self._assets:

@@ -73,6 +73,19 @@ def test_a_free_wording_is_given_the_sentence_that_it_rests_on() -> None:
     assert citation.quote == "It was built in 2019 by Nordwind."
 
 
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        (FIRST, "The crane lifts 65 tonnes. It was built in 2019 by Nordwind {}."),
+        (FIRST, "The crane lifts 65 tonnes. Nordwind built it in 2019 {}."),
+        ("特价商品不可以退款。堆存费每天60元。", "特价商品不可以退款。堆存费每天60元 {}。"),
+    ],
+)
+def test_each_sentence_that_a_mark_is_of_is_quoted(text: str, answer: str) -> None:
+    (citation,) = build_citations(answer.format(cite(1)), [source(1, chunk("c", text, 1))])
+    assert "".join(citation.quote.split()) == "".join(text.split())
+
+
 def test_only_marked_sources_are_cited() -> None:
     other = source(2, chunk("d1", "Another matter.", 9))
     assert [one.number for one in build_citations(f"It lifts 65 tonnes. {cite(1)}", [source(), other])] == [1]
@@ -95,7 +108,7 @@ def test_table_rows_are_quoted_without_the_rule() -> None:
 def test_of_a_table_whole_rows_alone_are_quoted() -> None:
     sheet = Chunk("t", "kb", "doc", 1, 0, "| Item | Refund | Days |\n| --- | --- | --- |\n| sale | none | 30 |")
     answer = f"| When | Days |\n| --- | --- |\n| none | 30 |\n\n{cite(1)}"
-    assert build_citations(answer, [source(1, sheet)])[0].quote == "| sale | none | 30 |"
+    assert build_citations(answer, [source(1, sheet)])[0].quote == "| Item | Refund | Days |\n| sale | none | 30 |"
 
 
 def test_a_number_or_a_name_that_the_source_does_not_hold_is_a_warning() -> None:

@@ -85,6 +85,12 @@ def test_a_document_can_neither_cite_nor_begin_a_source(text: str, shown: str) -
     assert build_context([result("a", f"A limit {text}.")], 1000).sources[0].text == f"A limit {shown}."
 
 
+def test_marks_inside_more_marks_than_anybody_writes_lose_their_brackets() -> None:
+    deep = "[" * 20 + "来源 1" + "](citation://1)" * 20 + "[" * 40 + "Source 2" + "]" * 40
+    shown = build_context([result("a", deep)], 1000).sources[0].text
+    assert shown.startswith("来源 1") and shown.endswith("Source 2") and not set("[]") & set(shown)
+
+
 @pytest.mark.parametrize("text", ["a[0]", "[Source 1](https://example.org)", "[12]", "[Resource 1]", "[来源]"])
 def test_other_brackets_of_a_document_stay(text: str) -> None:
     assert build_context([result("a", text)], 1000).sources[0].text == text

@@ -40,6 +40,11 @@ def clean(text: str, cuts: list[int] | None = None, *, sources: int = 2, languag
         ("Twelve. [Source 7, 9]", "Twelve. "),
         ("Twelve. [Sources 1, 9 and 2]", f"Twelve. {MARK}[Source 2](citation://2)"),
         ("十二。[来源 7、9]【来源 9】", "十二。"),
+        ("十二。[来源1-3]", f"十二。{MARK}[Source 2](citation://2)"),
+        ("Twelve. [Sources 1 to 2]", f"Twelve. {MARK}[Source 2](citation://2)"),
+        ("Twelve. [Source 0–1, 2]", f"Twelve. {MARK}[Source 2](citation://2)"),
+        (f"Twelve. [Source 1-{'9' * 5000}]", f"Twelve. {MARK}[Source 2](citation://2)"),
+        ("Twelve. [Source 1-", "Twelve. "),
         ("十二。【来源 1】", f"十二。{MARK}"),
         ("Twelve. [来源 1]（citation://1)", f"Twelve. {MARK}"),
         ("Twelve. [来源 1] (citation://1)", f"Twelve. {MARK}"),
@@ -66,6 +71,8 @@ def test_marks_are_written_in_the_questions_language() -> None:
 
 
 def test_removed_marks_are_reported() -> None:
+    assert clean("A [Source 1-3] B", sources=3) == (f"A {MARK}[Source 2](citation://2)[Source 3](citation://3) B", [])
+    assert clean("A [Source 1-3] B")[1] == ["[Source 1-3]"]
     assert clean("A [Source 7](citation://7) B")[1] == ["[Source 7](citation://7)"]
 
 
@@ -93,12 +100,12 @@ TWO = "[Source 2](citation://2)"
 @pytest.mark.parametrize(
     ("answer", "parts"),
     [
-        (f"According to {MARK}, it lifts 70. Next. {TWO}", [("According to , it lifts 70.", (1,)), ("Next.", (2,))]),
+        (f"According to {MARK}, it lifts 70. Next. {TWO}", [("According to, it lifts 70.", (1,)), ("Next.", (2,))]),
         (
             f"根据{MARK}，起重量为70吨；根据{TWO}，拖船70节。",
             [("根据，起重量为70吨；", (1,)), ("根据，拖船70节。", (2,))],
         ),
-        (f"One {MARK} and two {TWO}.", [("One  and two .", (1, 2))]),
+        (f"One {MARK} and two {TWO}.", [("One  and two.", (1, 2))]),
         (f"One. {MARK}\n{TWO}", [("One.", (1, 2))]),
         (f"One. {MARK} and {TWO} Two.", [("One.", (1, 2)), ("Two.", ())]),
         (f"一。{MARK}和{TWO}二。", [("一。", (1, 2)), ("二。", ())]),
