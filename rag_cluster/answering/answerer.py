@@ -11,7 +11,7 @@ from typing import Protocol
 
 from rag_cluster.answering import prompts
 from rag_cluster.answering.calibration import WORDS_ONLY, Calibration
-from rag_cluster.answering.context import Context, CountTokens, build_context, escape, estimate_tokens
+from rag_cluster.answering.context import Context, CountTokens, as_read, build_context, estimate_tokens
 from rag_cluster.answering.generation import deltas, started
 from rag_cluster.answering.language import question_language
 from rag_cluster.answering.outcomes import Prepared, facts, finished, mark_filter, meta, refusal
@@ -190,7 +190,11 @@ class Answerer:
         fits = False
         if explanation.result <= len(context.sources):
             source = context.sources[explanation.result - 1]
-            fits = source.text == escape(source.result.content) or escape(explanation.text) in source.text
+            whole, told = (
+                as_read(text, source.result.filename, run.hide_source_filename)
+                for text in (source.result.content, explanation.text)
+            )
+            fits = source.text == whole or told in source.text
             detail += "" if fits else "; of its result another part alone is in the context"
         standing = Standing(
             "budget",

@@ -53,9 +53,10 @@ def build_context(
     left = max_tokens
     for number, result in enumerate(results, start=1):
         head = _head(number, result, hide_source_filename) if include_metadata else ""
-        texts = [escape(text) for text in dict.fromkeys((result.content, result.matched_content))]
-        if hide_source_filename:
-            texts = [_without_name(text, result.filename) for text in texts]
+        texts = [
+            as_read(text, result.filename, hide_source_filename) or HIDDEN_NAME
+            for text in dict.fromkeys((result.content, result.matched_content))
+        ]
         text = _fitting(texts, left - count_tokens(head + SEPARATOR), count_tokens, may_cut=number == 1)
         if text is None:
             break
@@ -71,6 +72,11 @@ def escape(text: str) -> str:
     return without_marks(_TAG.sub("&lt;", text))
 
 
+def as_read(text: str, filename: str, hide_source_filename: bool) -> str:
+    """A document's text as a language model reads it; "" where it says its hidden name alone."""
+    return _without_name(escape(text), filename) if hide_source_filename else escape(text)
+
+
 def _head(number: int, result: RetrievalResult, hide_filename: bool) -> str:
     name = HIDDEN_NAME if hide_filename else result.filename
     place = result.locator.display() or result.context_locator.display() or UNKNOWN_PLACE
@@ -82,7 +88,7 @@ def _without_name(text: str, filename: str) -> str:
     caption = " ".join(PurePath(filename).stem.split())
     alt = caption.replace("[", "(").replace("]", ")")
     named = rf"(?<=!\[){re.escape(alt)}(?:, \d+)?(?=\]\()|^{re.escape(caption)}(?:, \d+)?$"
-    return re.sub(named, "", text, flags=re.MULTILINE) or HIDDEN_NAME
+    return re.sub(named, "", text, flags=re.MULTILINE)
 
 
 def _fitting(texts: Sequence[str], budget: int, count_tokens: CountTokens, *, may_cut: bool) -> str | None:

@@ -43,6 +43,16 @@ async def test_a_chunk_in_a_context_that_holds_its_parent_passes(library: Librar
         assert (found.outcome, found.rank, found.detail) == (Outcome.PASSED, source, "6000 tokens hold 2 of 2 results")
 
 
+@pytest.mark.parametrize("kept", ["\nStorage costs 12 euros.", ""])
+async def test_a_picture_is_found_without_the_hidden_name_that_captions_it(kept: str) -> None:
+    library = Library()
+    named = f"![doc](asset://a1)\ndoc{kept}"
+    library.add("doc", named, "The gate.", parent=f"{named}\nThe gate.")
+    library.evidence.hide_source_filename = True
+    found = await budget(library, named, 6000)
+    assert (found.outcome, found.rank) == (Outcome.PASSED, 1)
+
+
 async def test_where_the_match_alone_fits_the_rest_of_its_parent_is_lost(library: Library) -> None:
     assert (await budget(library, "12 euros", 100)).outcome is Outcome.PASSED
     found = await budget(library, "gate closes", 100)
