@@ -151,8 +151,10 @@ def _sample(data: bytes) -> bytes:
 
 _HALF_WIDTH = re.compile("[ｦ-ｿ][ｦ-ﾟ]|[ｦ-ﾟ][ｦ-ｿ]")
 """Half-width katakana of both halves of their code; lower-case Russian in KOI8-R has but the other one."""
-_NEVER_HALF_WIDTH = re.compile("(?<![ｳｶ-ﾄﾊ-ﾎ])ﾞ|(?<![ﾊ-ﾎ])ﾟ|(?<![ｦ-ﾟ])[ｧ-ｰ]")
-"""Sound marks after what has none, words that begin with a small letter: other encodings' bytes."""
+_SOUND_MARK = re.compile("[ｳｶ-ﾀﾃﾄﾊﾌ]ﾞ|ｰ")
+"""What nearly all texts in half-width katakana have; the rarer pairs are words of upper-case Cyrillic in cp1251 too."""
+_NEVER_HALF_WIDTH = re.compile("(?<![ｳｶ-ﾄﾊ-ﾎ])ﾞ|(?<![ﾊ-ﾎ])ﾟ|(?<![ｲｳｸｼｽﾁﾂﾃﾄﾌﾞ])[ｧ-ｫ]|(?<![ｦ-ﾟ])[ｬ-ｰ]")
+"""Marks and small letters after what has none, words that begin with a small letter: other encodings' bytes."""
 
 
 def likelihood(data: bytes, encoding: str) -> float:
@@ -165,9 +167,14 @@ def likelihood(data: bytes, encoding: str) -> float:
         return 0.0
     frequent = _COMMON.get(encoding, set())
     score = sum(_weight(character, encoding) + (0.35 if character in frequent else 0.0) for character in characters)
-    if encoding == "cp932" and _HALF_WIDTH.search(decoded) and not _NEVER_HALF_WIDTH.search(decoded):
+    if encoding == "cp932" and _is_half_width(decoded):
         score += 1.05 * sum("ｦ" <= character <= "ﾟ" for character in characters)
     return score / len(characters) - 0.5 * _isolated(decoded)
+
+
+def _is_half_width(text: str) -> bool:
+    signs = (_HALF_WIDTH.search(text), _SOUND_MARK.search(text), not _NEVER_HALF_WIDTH.search(text))
+    return all(signs)
 
 
 def _is_symbol(character: str) -> bool:
