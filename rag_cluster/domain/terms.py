@@ -23,6 +23,11 @@ _CHINESE_QUESTION = re.compile(
     "请?(?:介绍|说明|解释|描述)一下|请(?:介绍|说明|解释|描述|问)|请?告诉我|为什么|为何|什么时候|什么|多少|多久|多大|多长|多高|哪一年|哪年|哪些|哪个|哪里|哪儿|哪位|哪种|哪|谁|如何|怎么样|怎么|怎样"
     "|是否|是不是|有没有|几个|几年|几|何时|何地|何种|何"
 )
+_ENGLISH_QUESTION = re.compile(  # not of names as "Bill of Lading" and "What-if", nor "Can" of "Can总线"
+    r"\b(?<!-)(?:what|who|whom|whose|when|where|which|how|why|is|are|was|were|does|do|did|can|could|should|would|will"
+    r"|has|have|please|(?:tell|give|show|list|explain|describe|compare|summari[sz]e) (?:me|us|the|all|both))\b(?!-)",
+    re.IGNORECASE,
+)
 _ENGLISH = (
     "a about after all also am an and any are as at be because been before being between both but by can could did do "
     "does doing during each for from had has have having he her here hers him his how i if in into is it its itself "
@@ -51,8 +56,8 @@ def language(text: str) -> str:
     """
     latin = _LATIN_WORD.findall(text)
     in_chinese = _CHINESE_QUESTION.search(text) is not None or _CHINESE_PARTICLES.search(text) is not None
-    # Neither the A of "vitamin A" nor the IT of a department.
-    in_english = any(len(word) > 1 and not word.isupper() and word.lower() in _ENGLISH_STOP for word in latin)
+    # Not the IS or WHO of a name.
+    in_english = any(not found[0].isupper() for found in _ENGLISH_QUESTION.finditer(text))
     if in_chinese != in_english:
         return "zh" if in_chinese else "en"
     return "zh" if len(_CJK.findall(text)) > len(latin) else "en"
