@@ -212,7 +212,9 @@ def test_running_headers_footers_and_page_numbers_go_but_unique_lines_in_the_mar
         (60, ["Day 1", "Day 2", "Day 3"], 20, "Times-Bold"),
         (60, ["Invoice 1001", "Invoice 1002"], 10, "Times-Roman"),
         (60, ["Certificate of Analysis 1001", "Certificate of Analysis 1002"], 16, "Times-Roman"),
+        (60, [f"Exhibit {number}" for number in range(1, 5)], 16, "Times-Roman"),
         (770, ["Total: 1", "Total: 2", "Total: 3"], 9, "Times-Roman"),
+        (770, [f"Total: {number}" for number in range(1, 6)], 9, "Times-Roman"),
     ],
 )
 def test_titles_and_sums_whose_numbers_count_with_the_pages_stay(
@@ -225,6 +227,48 @@ def test_titles_and_sums_whose_numbers_count_with_the_pages_stay(
     document = parse(sheet.bytes())
     assert [b.content for b in document.blocks if b.content in lines] == lines
     assert not any(b.content.isdigit() for b in document.blocks)
+
+
+@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize(
+    ("line", "pages", "certain"),
+    [
+        ("ACME Page {} of 3", 3, True),
+        ("Acme Ltd | {}", 3, True),
+        ("{} | Acme Ltd", 3, True),
+        ("员工手册 第{}页", 3, True),
+        ("员工手册 第{}页 共3页", 3, True),
+        ("River Authority, Annual Report, p. {} of 3", 3, True),
+        ("Port Guide {}", 4, False),
+        ("Rev. 3 / {}", 4, False),
+        ("Port Guide {} of 4", 4, False),
+        ("港口手册 {}", 4, False),
+    ],
+)
+def test_a_short_line_with_the_pages_number_goes_where_it_says_so_or_no_other_number_counts_the_pages(
+    parse: Parse, line: str, pages: int, certain: bool, own: bool
+) -> None:
+    sheet = Sheet()
+    for number in range(1, pages + 1):
+        sheet.text(72, 40, line.format(number), 9, chinese_font()).prose(72, 130, 450, f"Text {number}. " + PROSE)
+        sheet.text(280, 800, str(number) if own else "").page()
+    left = [b.content for b in parse(sheet.bytes()).blocks if not b.content.startswith("Text")]
+    assert left == ([] if certain or not own else [line.format(number) for number in range(1, pages + 1)])
+
+
+@pytest.mark.parametrize(
+    ("line", "pages", "size"),
+    [("Invoice 100{}", 5, 10), ("Day {}", 3, 10), ("Pump P{}", 3, 10), ("File 2024/{}", 2, 10), ("Exhibit {}", 5, 16)],
+)
+def test_a_short_line_whose_number_is_far_from_the_pages_or_on_few_pages_or_large_stays(
+    parse: Parse, line: str, pages: int, size: float
+) -> None:
+    sheet = Sheet()
+    for number in range(1, pages + 1):
+        sheet.text(72, 60, line.format(number), size).prose(72, 130, 450, f"Text {number}. " + PROSE)
+        sheet.page()
+    text = whole(parse(sheet.bytes()))
+    assert all(line.format(number) in text for number in range(1, pages + 1))
 
 
 @pytest.mark.parametrize(("size", "font"), [(20, "Times-Roman"), (12, "Times-Bold")])

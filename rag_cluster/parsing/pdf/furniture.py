@@ -1,8 +1,9 @@
 """Running headers, footers, page numbers, margin stamps: found by repetition at one place over pages.
 
-Two lines are the same when their texts are equal, or equal but for a page's number: one that counts with the pages in
-a line that says "page" or nothing else, or ends a long one. A line that occurs once is never removed, whatever it looks
-like, nor is the only text of a page; of a title, clearly larger than the text, the first occurrence stays.
+Two lines are the same when their texts are equal, or equal but for a page's number: one that counts with the pages
+beside "page" or a bar, alone, at the end of a long line, or in a short one of pages without another number. A line that
+occurs once is never removed, whatever it looks like, nor is the only text of a page; of a title, clearly larger than
+the text, the first occurrence stays.
 """
 
 from __future__ import annotations
@@ -26,13 +27,20 @@ NEAR = 9.0
 SHORT = 12
 """Columns; longer text in the margin is no title or label of the number beside it."""
 _NUMBER = re.compile(r"\d+")
-_PAGE_WORDS = re.compile(
-    "(?:page|of|p|pg|pag|página|pagina|pág|sheet|slide|seite|blatt|s|von|sur|de|di|da|folha|fl|sida|side|av|strona|strana"
-    "|str|z|trang|стр|страница|из|第|页|頁|共|总|總|ページ|페이지|쪽)*"
-)
+_PAGE = "page|pg|pag|página|pagina|pág|sheet|slide|seite|blatt|folha|sida|side|strona|strana|str|trang|стр|страница"
+_PAGE_AFTER = "页|頁|ページ|페이지|쪽"
+_PAGE_WORDS = re.compile(f"(?:{_PAGE}|{_PAGE_AFTER}|of|p|s|von|sur|de|di|da|fl|av|z|из|第|共|总|總)*")
 """What may stand beside a page's number, letters alone."""
+_PAGE_NUMBER = re.compile(
+    rf"(?:(?<![^\W\d_])(?:(?:{_PAGE})[.:]?|[ps]\.)\s*(\d+)|(\d+)\s*(?:{_PAGE_AFTER}))(?:\D{{0,4}}\d+\D?)?$"
+    r"|[|•·]\s*(\d+)$|^(\d+)\s*[|•·]"
+)
+"""A page's number in a lower-case line of more: "Acme Page 3 of 8", "员工手册 第3页", "Acme | 3", "3 • Acme"."""
+CLOSE = 30
+"""Most between the number that a short line prints, with no word for it, and the page's: "Invoice 1001" is a title."""
 _ROMAN = re.compile(r"^[ivxlc]{1,7}$", re.IGNORECASE)
-_Key = tuple[str, tuple[int, ...], int | None]
+_Key = tuple[str, tuple[int, ...], int | None, bool]
+"""Characters, numbers other than the page's, the page's printed one minus its physical one, whether that is a guess."""
 
 
 def remove(pages: Sequence[PageContent]) -> None:
@@ -48,11 +56,13 @@ def remove(pages: Sequence[PageContent]) -> None:
                     places[key].append((page.number, place))
     enough = 2 if len(pages) < 8 else 3
     counted = _page_numbering(places)
-    repeated = {
-        key: sorted((place, number) for number, place in marks)
-        for key, marks in places.items()
-        if len({number for number, _ in marks}) >= (2 if key[2] in counted else enough)
-    }
+    numbered = set().union(*counted.values())
+    repeated = {}
+    for key, marks in places.items():
+        on = {number for number, _ in marks}
+        _, _, offset, guessed = key
+        if (len(on) >= 4 and on.isdisjoint(numbered)) if guessed else len(on) >= (2 if offset in counted else enough):
+            repeated[key] = sorted((place, number) for number, place in marks)
     body = body_style([item for page in pages for item in page.items if isinstance(item, Line)])
     titles: set[str] = set()
     for page in pages:
@@ -102,13 +112,13 @@ def _adjoins(other: Item, line: Item, running: set[int]) -> bool:
     return alike and start < 0.5 * line.size and -0.5 * line.size < gap < 0.5 * line.size
 
 
-def _page_numbering(places: dict[_Key, list[tuple[int, float]]]) -> set[int]:
-    """Differences between printed and physical page numbers that hold on three pages or more."""
+def _page_numbering(places: dict[_Key, list[tuple[int, float]]]) -> dict[int, set[int]]:
+    """Differences between printed and physical page numbers that hold on three pages or more, and those pages."""
     pages: dict[int, set[int]] = defaultdict(set)
-    for (_, _, offset), marks in places.items():
-        if offset is not None:
+    for (_, _, offset, guessed), marks in places.items():
+        if offset is not None and not guessed:
             pages[offset].update(number for number, _ in marks)
-    return {offset for offset, numbers in pages.items() if len(numbers) >= 3}
+    return {offset: numbers for offset, numbers in pages.items() if len(numbers) >= 3}
 
 
 def _other(page: PageContent) -> int:
@@ -117,28 +127,38 @@ def _other(page: PageContent) -> int:
 
 def _keys(text: str, page: int) -> Iterator[_Key]:
     """The text itself, and for each number in it the text without that number and how far it is from the page's."""
-    text = "".join(text.lower().split())
-    numbers = [int(n) for n in _NUMBER.findall(text)[:12] if len(n) < 12]
-    letters = "".join(sorted(_NUMBER.sub("", text)))
-    yield (letters, tuple(sorted(numbers)), None)
-    for number in _candidates(text, numbers):
-        others = sorted(numbers)
-        others.remove(number)
-        yield (letters, tuple(others), number - page)
-    if _ROMAN.match(text):
-        yield ("roman numeral", (), None)
+    text = text.lower()
+    tight = "".join(text.split())
+    numbers = [int(n) for n in _NUMBER.findall(tight)[:12] if len(n) < 12]
+    letters = "".join(sorted(_NUMBER.sub("", tight)))
+    yield (letters, tuple(sorted(numbers)), None, False)
+    certain = _page_numbers(text, numbers)
+    short = _columns(_letters(text)) <= SHORT
+    for number in set(numbers) if short else certain.intersection(numbers):
+        guessed = number not in certain
+        if not guessed or abs(number - page) <= CLOSE:
+            others = sorted(numbers)
+            others.remove(number)
+            yield (letters, tuple(others), number - page, guessed)
+    if _ROMAN.match(tight):
+        yield ("roman numeral", (), None, False)
 
 
-def _candidates(text: str, numbers: list[int]) -> set[int]:
-    """Numbers that can be the page's: any of a line of little else ("Page 3 of 9"), the first or last thing of a long
-    one; never that of a short title ("Day 3", "Invoice 1001")."""
+def _page_numbers(text: str, numbers: list[int]) -> set[int]:
+    """Numbers that are the page's if they count with the pages: any of a line of little else ("Page 3 of 9"), one
+    beside a page's word or a bar, the first or last thing of a long line; never that of a short title ("Day 3")."""
     letters = _letters(text)
     if _PAGE_WORDS.fullmatch(letters):
         return set(numbers)
-    if len(letters) + sum(letter > "\u2e7f" for letter in letters) <= SHORT:
-        return set()
+    beside = {int(next(filter(None, found.groups()))) for found in _PAGE_NUMBER.finditer(text)}
+    if _columns(letters) <= SHORT:
+        return beside
     ends = set(numbers[:1]) if text[0].isdigit() else set()
-    return ends | (set(numbers[-1:]) if text[-1].isdigit() else set())
+    return beside | ends | (set(numbers[-1:]) if text[-1].isdigit() else set())
+
+
+def _columns(letters: str) -> int:
+    return len(letters) + sum(letter > "\u2e7f" for letter in letters)
 
 
 def _is_running(
