@@ -32,8 +32,9 @@ _ALWAYS = re.compile(
 )
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 MAIN_SHARE = 0.8
-"""Of a page's shown text that an element holds which is read instead of the page."""
+"""Of a page's shown text, links apart, that an element holds which is read instead of the page."""
 _SECTIONING = ("main", "article", "section")
+_MEASURED = "data-rag-measured"
 
 
 def is_hidden(element: Any) -> bool:
@@ -71,7 +72,8 @@ def is_boilerplate(element: Any) -> bool:
 def main_content(body: Any) -> Any:
     """The element that holds the page's content: main, a single article, or body itself.
 
-    What else is shown must be next to nothing; the page's title is moved into the content if it stands outside.
+    What else is shown must be next to nothing, links apart; the page's title is moved into the content if it stands
+    outside.
     """
     candidates = body.xpath(".//main | .//*[@role='main']") or body.xpath(".//article")
     if len(candidates) != 1 or _shown_length(candidates[0]) < MAIN_SHARE * _shown_length(body):
@@ -94,27 +96,47 @@ def _is_shown(element: Any) -> bool:
 
 
 def _shown_length(root: Any) -> int:
-    """Characters of an element's text that is no furniture of the page."""
+    """Characters of an element's text that is no link and no furniture of the page."""
     total, waiting = 0, [root]
     while waiting:
         element = waiting.pop()
-        texts = [element.text, *(child.tail for child in element)]
-        total += sum(len(piece) for text in texts if text for piece in text.split())
-        waiting.extend(child for child in element if isinstance(child.tag, str) and not _is_furniture(child))
+        total += sum(_characters(text) for text in (element.text, *(child.tail for child in element)))
+        waiting.extend(child for child in element if child.tag != "a" and not _is_furniture(child))
     return total
+
+
+def measure(root: Any) -> None:
+    """Note in every element the characters of its text, of its links' text, and its h1s, each counted once."""
+    sums: dict[Any, tuple[int, int, int]] = {}
+    for element in reversed(list(root.iter())):
+        within = [sums[child] for child in element]
+        own = sum(_characters(text) for text in (element.text, *(child.tail for child in element)))
+        length = own + sum(each[0] for each in within)
+        linked = length if element.tag == "a" else sum(each[1] for each in within)
+        sums[element] = length, linked, (element.tag == "h1") + sum(each[2] for each in within)
+        element.set(_MEASURED, " ".join(map(str, sums[element])))
 
 
 def text_length(element: Any) -> int:
     """Characters of text, white space not counted."""
-    return sum(len(piece) for text in element.itertext() for piece in text.split())
+    return _measured(element)[0]
 
 
 def link_density(element: Any) -> float:
     """Share of the text that stands in links."""
-    total = text_length(element)
-    return sum(text_length(link) for link in element.iter("a")) / total if total else 1.0
+    length, linked, _ = _measured(element)
+    return linked / length if length else 1.0
 
 
 def _holds_title(header: Any) -> bool:
     """A page header with the only h1 of the page is part of the content."""
-    return header.find(".//h1") is not None and len(header.getroottree().findall(".//h1")) == 1
+    return _measured(header)[2] == _measured(header.getroottree().getroot())[2] == 1
+
+
+def _measured(element: Any) -> tuple[int, int, int]:
+    length, linked, titles = map(int, element.get(_MEASURED).split())
+    return length, linked, titles
+
+
+def _characters(text: str | None) -> int:
+    return sum(map(len, text.split())) if text else 0

@@ -10,7 +10,7 @@ from typing import Any
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.errors import CorruptDocumentError
 from rag_cluster.parsing.base import BlockBuilder
-from rag_cluster.parsing.boilerplate import main_content
+from rag_cluster.parsing.boilerplate import main_content, measure
 from rag_cluster.parsing.encoding import decode_text
 from rag_cluster.parsing.html_blocks import HtmlWalker
 from rag_cluster.parsing.illustrated import IllustratedParser
@@ -73,6 +73,7 @@ def parse_html(text: str, warn: Callable[[str], None] | None = None) -> Any:
         raise CorruptDocumentError("The HTML holds no element")
     if warn is not None and any(entry.type_name == "ERR_RESOURCE_LIMIT" for entry in parser.error_log):
         warn("The page's elements are nested too deeply; what stands behind the 2048th level was left out")
+    measure(root)
     return root
 
 

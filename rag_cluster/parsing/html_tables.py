@@ -10,8 +10,8 @@ from rag_cluster.parsing.boilerplate import text_length
 
 MAX_SPAN = 1000
 MAX_CELLS = 2_000_000
-LONGEST_CELL = 1000
-"""Characters of a cell with headings or tables inside, above which it is a part of the page."""
+LONGEST_CELL = 200
+"""Characters of a cell that, beside headings or tables in cells, is a part of the page rather than a value."""
 _BLOCKS = ("p", "ul", "ol", "dl", "div", "table", "pre", "blockquote", "section", "article", "form", "figure")
 _STRUCTURE = ("h1", "h2", "h3", "h4", "h5", "h6", "table")
 
@@ -46,19 +46,21 @@ def table_grid(table: Any, cell_text: Callable[[Any], str]) -> tuple[list[list[s
 def is_layout(table: Any) -> bool:
     """Whether the table only places things: it is then read as running content.
 
-    Headings and tables in cells tell it where they hold most of the text, unless rows of short cells are as regular as
-    those of data.
+    Headings and tables in cells tell it beside a long cell, or where they hold most of the text, unless the rows are as
+    regular as those of data.
     """
     if table.get("role") in ("presentation", "none"):
         return True
-    own_cells = [cell for _, row in _table_rows(table) for cell in row if cell.tag in ("td", "th")]
+    rows = [[cell for cell in row if cell.tag in ("td", "th")] for _, row in _table_rows(table)]
+    own_cells = [cell for row in rows for cell in row]
     if any(cell.tag == "th" for cell in own_cells) or table.find("caption") is not None:
         return False
-    rows = [[cell for cell in row if cell.tag in ("td", "th")] for _, row in _table_rows(table)]
     parts = [text_length(cell) for cell in own_cells if next(cell.iter(*_STRUCTURE), None) is not None]
-    regular = len(rows) > 1 and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows)
-    if sum(parts) * 2 > sum(map(text_length, own_cells)) and not (regular and max(parts) <= LONGEST_CELL):
-        return True
+    if parts:
+        lengths = [text_length(cell) for cell in own_cells]
+        regular = len(rows) > 1 and len(rows[0]) > 1 and all(len(row) == len(rows[0]) for row in rows)
+        if max(lengths) > LONGEST_CELL or (sum(parts) * 2 > sum(lengths) and not regular):
+            return True
     if len(own_cells) <= 1:
         return True
     single = len(rows) <= 1 or all(len(row) <= 1 for row in rows)

@@ -5,12 +5,14 @@ import codecs
 import io
 from collections.abc import Callable
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 from PIL import Image
 
 from rag_cluster.domain.blocks import BlockType, ParsedDocument
 from rag_cluster.errors import CorruptDocumentError, DocumentTooLargeError, EmptyDocumentError
+from rag_cluster.parsing import boilerplate
 from rag_cluster.parsing.html import HtmlParser, parse_html
 from tests.parsing.conftest import MakeSource
 
@@ -151,11 +153,15 @@ def test_a_heading_or_a_table_in_a_cell_does_not_tear_a_table_of_data(
         "<tr><td colspan=2><h1>Title</h1><tr><td>Menu<td>{article}",
         "<tr><td>Logo<td><h1>Title</h1><tr><td>Menu<td>{article}",
         "<tr><td>{article}<tr><td>Imprint",
+        "<tr><td colspan=2>Port<tr><td>{menu}<td><h2>Part</h2><p>Short.</p><tr><td colspan=2>Imprint",
+        "<tr><td>{card}<td>{card}<tr><td>{card}<td>{card}",
     ],
 )
 def test_a_page_laid_out_as_a_table_is_running_text(parse: Parse, rows: str) -> None:
     article = "<h2>Part</h2><p>" + "A long article. " * 100 + "</p>"
-    blocks = parse("a.html", f"<table>{rows.format(article=article)}</table>").blocks
+    menu = "<a href=/>Entry of the menu</a><br>" * 100
+    card = "<h2>Part</h2><p>" + "A card of prose. " * 20 + "</p><ul><li>x</li></ul>"
+    blocks = parse("a.html", f"<table>{rows.format(article=article, menu=menu, card=card)}</table>").blocks
     assert "Part" in [block.content for block in blocks if block.type is BlockType.HEADING]
     assert all(block.type is not BlockType.TABLE for block in blocks)
 
@@ -170,6 +176,28 @@ def test_a_card_beside_the_content_is_not_taken_for_the_page(parse: Parse) -> No
         "Opening hours", "Monday to Friday, nine to five.", "News",
         "The clinic has a new roof since May, and a new lift.", "Emergency phone 555-1234",
     ]  # fmt: skip
+
+
+def test_teasers_beside_the_main_content_are_left_out(parse: Parse) -> None:
+    teasers = "<li><a href=/1>A teaser about another subject that is rather long indeed</a></li>" * 8
+    html = f"<main><h2>Article</h2><p>The quay opens at nine.</p></main><div class=col-right><ul>{teasers}</ul></div>"
+    assert [content for _, content in shape(parse("a.html", html))] == ["Article", "The quay opens at nine."]
+
+
+def test_every_text_is_measured_once_however_deep_it_stands(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
+    depth, measured = 200, Mock(wraps=boilerplate._characters)
+    monkeypatch.setattr(boilerplate, "_characters", measured)
+    level = "<div class=page-header><header><a href=/>Home</a> and <b>prose</b> that is longer.</header>"
+    document = parse("a.html", f"<main>{level * depth}{'</div>' * depth}</main>")
+    assert document.blocks and measured.call_count < depth * 40
+
+
+def test_lengths_count_links_and_titles_of_everything_below() -> None:
+    page = "<p>one <a href=/><b>two</b></a> three</p><script>x</script><header><h1>T</h1></header>"
+    body = parse_html(page).find("body")
+    assert [boilerplate.text_length(element) for element in (body, body[0], body[0][0])] == [13, 11, 3]
+    assert [boilerplate.link_density(element) for element in body] == [3 / 11, 0.0, 0.0]
+    assert boilerplate._holds_title(body[2]) and not boilerplate._holds_title(body[0])
 
 
 @pytest.mark.parametrize("content", ["main", "article"])
