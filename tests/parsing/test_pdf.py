@@ -271,6 +271,15 @@ def test_a_short_line_whose_number_is_far_from_the_pages_or_on_few_pages_or_larg
     assert all(line.format(number) in text for number in range(1, pages + 1))
 
 
+def test_digits_without_end_beside_a_bar_are_no_page_number(parse: Parse) -> None:
+    sheet = Sheet()
+    for number in range(3):
+        sheet.canvas.setPageSize((14_000, HEIGHT))
+        sheet.text(72, 800, f"Acme {number} | " + "7" * 4400, 4).prose(72, 130, 450, f"Text {number}. " + PROSE)
+        sheet.page()
+    assert "Text 2." in whole(parse(sheet.bytes()))
+
+
 @pytest.mark.parametrize(("size", "font"), [(20, "Times-Roman"), (12, "Times-Bold")])
 def test_a_title_that_every_page_repeats_is_kept_once(parse: Parse, size: float, font: str) -> None:
     sheet = Sheet()

@@ -32,8 +32,8 @@ _PAGE_AFTER = "页|頁|ページ|페이지|쪽"
 _PAGE_WORDS = re.compile(f"(?:{_PAGE}|{_PAGE_AFTER}|of|p|s|von|sur|de|di|da|fl|av|z|из|第|共|总|總)*")
 """What may stand beside a page's number, letters alone."""
 _PAGE_NUMBER = re.compile(
-    rf"(?:(?<![^\W\d_])(?:(?:{_PAGE})[.:]?|[ps]\.)\s*(\d+)|(\d+)\s*(?:{_PAGE_AFTER}))(?:\D{{0,4}}\d+\D?)?$"
-    r"|[|•·]\s*(\d+)$|^(\d+)\s*[|•·]"
+    rf"(?:(?<![^\W\d_])(?:(?:{_PAGE})[.:]?|[ps]\.)\s*(\d{{1,11}})|(\d{{1,11}})\s*(?:{_PAGE_AFTER}))(?:\D{{0,4}}\d+\D?)?$"
+    r"|[|•·]\s*(\d{1,11})$|^(\d{1,11})\s*[|•·]"
 )
 """A page's number in a lower-case line of more: "Acme Page 3 of 8", "员工手册 第3页", "Acme | 3", "3 • Acme"."""
 CLOSE = 30
