@@ -119,12 +119,15 @@ def _turned(claim: str, cited: Sequence[_Held]) -> bool:
     if len(words) < _SHORTEST_CLAUSE:
         return False
     held = [clause for one in cited for clause, bare in one.clauses.items() if words in bare]
-    if not held:
+    if not held:  # the most often, and an expression takes long to make
         return False
     between = f"[{_NOT} ]*"
-    literal = re.compile(rf"(?:{_NOT}|(?<![a-z0-9{_NOT}])){between.join(map(re.escape, words))}(?![a-z0-9])")
-    found = {said[0].count(_NOT) % 2 for clause in held for said in literal.finditer(clause)}
-    return bool(found) and claim.count(_NOT) % 2 not in found
+    literal = re.compile(rf"(?:{_NOT}+|(?<![a-z0-9{_NOT}])){between.join(map(re.escape, words))}(?![a-z0-9])")
+    said, claimed = (
+        {found[0].count(_NOT) % 2 for clause in clauses for found in literal.finditer(clause)}
+        for clauses in (held, [claim])
+    )
+    return bool(said) and said.isdisjoint(claimed)
 
 
 def _bare(clause: str) -> str:

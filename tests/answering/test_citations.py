@@ -278,6 +278,7 @@ def test_a_claim_that_turns_its_source_round_is_a_warning_and_quotes_the_whole_s
         ("Sale items cannot be returned.", "Sale items: cannot be returned."),
         ("No employee may enter without a badge.", "Without a badge, no employee may enter."),
         ("客户不得不退款。", "客户得退款。"),
+        ("The answer is no, a refund is not due.", "The answer is no, a refund is not due."),
     ],
 )
 def test_a_negation_of_something_else_is_none(text: str, claim: str) -> None:
