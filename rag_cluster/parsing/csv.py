@@ -14,7 +14,7 @@ from typing import Any
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument, SourceLocator
 from rag_cluster.domain.locators import column_letters
 from rag_cluster.errors import CorruptDocumentError
-from rag_cluster.parsing.base import BlockBuilder, rectangular
+from rag_cluster.parsing.base import BlockBuilder
 from rag_cluster.parsing.encoding import decode_text
 from rag_cluster.parsing.limits import ParseLimits
 
@@ -41,20 +41,22 @@ class CsvParser:
         text, offset, delimiter = _dialect(text.replace("\x00", ""), source.filename)
         rows, ends = _read(text, delimiter)
         filled = [position for position, row in enumerate(rows) if row]
-        rows = rectangular(rows)
-        width = len(rows[0]) if rows else 0
-        table = rows[filled[0] :] if filled else []
+        width = max(map(len, rows), default=0)
+        table = _grid([rows[position] for position in filled[:50]], width)
         header = table[: 1 if _has_header(table) else 0]
         builder = BlockBuilder(source)
-        for first, last in _ranges(filled, len(header)):
+        for positions in _blocks(filled, len(header)):
+            first, last = positions[0], positions[-1] + 1
+            # Blank rows that would fill the chunks are left out; the block is then cited as a whole.
+            sparse = len(positions) * 3 < (last - first) * 2
+            body = [rows[position] for position in positions] if sparse else rows[first:last]
             continued = {} if first == filled[0] else {"continued": True}
-            grid = header + rows[first:last] if continued else rows[first:last]
             locator = SourceLocator(
                 cell_range=f"A{first + 1}:{column_letters(width)}{last}",
                 line_start=offset + (ends[first - 1] if first else 0) + 1,
                 line_end=offset + ends[last - 1],
             )
-            builder.table(grid, len(header), locator, **continued)
+            builder.table((header if continued else []) + _grid(body, width), len(header), locator, **continued)
         return builder.build({"encoding": encoding, "delimiter": delimiter, "rows": len(filled), "columns": width})
 
 
@@ -104,19 +106,24 @@ def _read(text: str, delimiter: str) -> tuple[list[list[str]], list[int]]:
 
 def _reader(text: str, delimiter: str) -> Any:
     """Quotes inside cells are doubled or, where that does not read, escaped by a backslash, as Spark and MySQL do."""
-    doubled = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
-    if '\\"' not in text or _is_readable(text, delimiter=delimiter):
-        return doubled
-    # Backslashes that escape no quote stand for themselves: C:\\temp.
-    text = re.sub(r'\\(?!\\*")', r"\\\\", text)
-    escaped: dict[str, Any] = {"delimiter": delimiter, "escapechar": "\\", "doublequote": False}
-    return csv.reader(io.StringIO(text, newline=""), **escaped) if _is_readable(text, **escaped) else doubled
+    if '\\"' in text and not _is_readable(text, delimiter):
+        # Where a cell begins behind it, the quote ends one, whatever stands before: "C:\dir\","x".
+        begins = rf'(?:{re.escape(delimiter)}|\r?\n)"[^{re.escape(delimiter)}\r\n]'
+        doubled = re.sub(rf'(?<!\\)(\\+)"(?=({begins})?)', _doubled, text)
+        text = doubled if _is_readable(doubled, delimiter) else text
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
 
 
-def _is_readable(text: str, **dialect: Any) -> bool:
-    """Whether every quote is where a dialect has one."""
+def _doubled(found: re.Match[str]) -> str:
+    """Backslashes before a quote escape each other and then, if one is left, the quote; others escape nothing."""
+    pairs, escapes = divmod(len(found[1]), 2)
+    return found[0] if escapes and found[2] else "\\" * pairs + '"' * (1 + escapes)
+
+
+def _is_readable(text: str, delimiter: str) -> bool:
+    """Whether every quote is where doubled quotes have one."""
     try:
-        deque(csv.reader(io.StringIO(text, newline=""), strict=True, **dialect), maxlen=0)
+        deque(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True), maxlen=0)
     except csv.Error:
         return False
     return True
@@ -139,10 +146,14 @@ def _is_year_above(rows: list[list[str]], column: int) -> bool:
     return _YEAR.fullmatch(rows[0][column].strip()) is not None and any(not _YEAR.fullmatch(cell) for cell in below)
 
 
-def _ranges(filled: Sequence[int], header_rows: int) -> Iterator[tuple[int, int]]:
-    """Row ranges of the blocks, which begin and end with a filled row; the first one holds the header as well."""
+def _blocks(filled: Sequence[int], header_rows: int) -> Iterator[Sequence[int]]:
+    """The filled rows of each block; the first one holds the header as well."""
     at = 0
     while at < len(filled):
-        limit = filled[at] + ROWS_PER_BLOCK + (header_rows if at == 0 else 0)
-        first, at = filled[at], bisect_left(filled, limit)
-        yield first, filled[at - 1] + 1
+        first, limit = at, filled[at] + ROWS_PER_BLOCK + (header_rows if at == 0 else 0)
+        at = bisect_left(filled, limit)
+        yield filled[first:at]
+
+
+def _grid(rows: Sequence[list[str]], width: int) -> list[list[str]]:
+    return [row + [""] * (width - len(row)) for row in rows]

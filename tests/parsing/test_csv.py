@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
+from rag_cluster.chunking.tables import cell_locator
 from rag_cluster.domain.blocks import BlockType, ParsedDocument
 from rag_cluster.domain.locators import column_letters
 from rag_cluster.errors import EmptyDocumentError
@@ -51,6 +52,7 @@ SPARK = """id,comment,price
 2,"plain, text",6
 3,"ends \\"so\\"","C:\\temp\\new"
 4,"",C:\\x
+5,"C:\\\\","D:"
 """
 
 
@@ -61,8 +63,9 @@ def test_quotes_escaped_by_backslashes_stay_in_their_cell(parse: Parse) -> None:
         ["2", "plain, text", "6"],
         ["3", 'ends "so"', "C:\\temp\\new"],
         ["4", "", "C:\\x"],
+        ["5", "C:\\", "D:"],
     ]
-    assert document.blocks[0].locator.line_end == 5
+    assert document.blocks[0].locator.line_end == 6
 
 
 def test_a_backslash_before_a_closing_quote_escapes_nothing_where_quotes_are_doubled(parse: Parse) -> None:
@@ -70,15 +73,35 @@ def test_a_backslash_before_a_closing_quote_escapes_nothing_where_quotes_are_dou
     assert rows(document)[1:] == [["C:\\dir\\", 'a "b"'], ["D:\\", "c"]]
 
 
+def test_a_path_that_ends_in_a_backslash_and_escaped_quotes_stand_in_one_file(parse: Parse) -> None:
+    document = parse("a.csv", 'name,path,note\nA,"C:\\dir\\","x"\nB,"say \\"hi\\", ok",y\n"C","z","D:\\"\n"E","",e\n')
+    assert rows(document)[1:] == [
+        ["A", "C:\\dir\\", "x"], ["B", 'say "hi", ok', "y"], ["C", "z", "D:\\"], ["E", "", "e"],
+    ]  # fmt: skip
+
+
+def test_escaped_quotes_that_read_nowhere_tear_no_other_row(parse: Parse) -> None:
+    document = parse("a.csv", 'name,path,note\nA,"C:\\dir\\",x\nB,"say \\"hi\\"",y\n')
+    assert rows(document)[1] == ["A", "C:\\dir\\", "x"]
+
+
 def test_rows_are_counted_as_a_spreadsheet_does_blank_ones_too(parse: Parse) -> None:
-    document = parse("a.csv", "\n,,,,\nid,word\n1,a\n\n,,,\n2,b\n" + "\n" * 3000 + "3,c\n,,\n\n")
+    document = parse("a.csv", "\n,,,,\nid,word\n1,a\n2,b\n\n,,,\n3,c\n" + "\n" * 3000 + "4,d\n,,\n\n")
     assert [b.metadata["rows"] for b in document.blocks] == [
-        [["id", "word"], ["1", "a"], ["", ""], ["", ""], ["2", "b"]],
-        [["id", "word"], ["3", "c"]],
+        [["id", "word"], ["1", "a"], ["2", "b"], ["", ""], ["", ""], ["3", "c"]],
+        [["id", "word"], ["4", "d"]],
     ]
-    assert [b.locator.cell_range for b in document.blocks] == ["A3:B7", "A3008:B3008"]
-    assert [(b.locator.line_start, b.locator.line_end) for b in document.blocks] == [(3, 7), (3008, 3008)]
-    assert (document.metadata["rows"], document.metadata["columns"]) == (4, 2)
+    assert [b.locator.cell_range for b in document.blocks] == ["A3:B8", "A3009:B3009"]
+    assert [(b.locator.line_start, b.locator.line_end) for b in document.blocks] == [(3, 8), (3009, 3009)]
+    assert (document.metadata["rows"], document.metadata["columns"]) == (5, 2)
+
+
+def test_blank_rows_that_would_fill_a_table_are_left_out(parse: Parse) -> None:
+    document = parse("a.csv", "id,word\r\r\n" + "".join(f"{i},w{i}\r\r\n" for i in range(700)))
+    assert [word for b in document.blocks for _, word in b.metadata["rows"][1:]] == [f"w{i}" for i in range(700)]
+    assert [b.locator.cell_range for b in document.blocks] == ["A1:B1001", "A1003:B1401"]
+    narrowed = {cell_locator(block, row) for block in document.blocks for row in range(1, len(block.metadata["rows"]))}
+    assert narrowed == {None}
 
 
 def test_ragged_rows_are_filled(parse: Parse) -> None:
