@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from rag_cluster.domain.blocks import DocumentSource, ParsedDocument
 from rag_cluster.parsing.base import BlockBuilder
@@ -20,9 +22,14 @@ from rag_cluster.parsing.limits import ParseLimits
 MAX_FRONT_MATTER = 64 * 1024
 MAX_NESTING = 200
 """Of elements; a list item counts twice."""
-_FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\n(?![ \t]*\n)(.*?\n)\1[ \t]*(?:\n|\Z)", re.DOTALL)
-"""A blank line behind the first mark makes it a rule, as for Pandoc."""
-_FORMULA = re.compile(r"\$\$.+?\$\$|\$(?!\s)(?:\\.|[^\\$`])+?(?<!\s)\$(?!\d)", re.DOTALL)
+_FRONT_MATTER = re.compile(r"\ufeff?(---|\+\+\+)[ \t]*\n(?![ \t]*\n|\1)(.*?\n)\1[ \t]*(?:\n|\Z)", re.DOTALL)
+"""A blank line or a second mark behind the first one makes it a rule, as for Pandoc."""
+_ENTRY = re.compile(r"^(?=[\w.-]+:(?:[ \t]|$))", re.MULTILINE)
+_ENTRIES = re.compile(r"(?:(?:#.*)?\n)*(?:[\w.-]+:(?:[ \t].*)?\n(?:(?:-(?:[ \t].*)?|[# \t].*)?\n)*)+")
+_FORMULA = re.compile(
+    r"\$\$.+?\$\$|(?:(?<![A-Za-z\d])\$(?!\s)|\$(?=[\\^_{]))(?:\\.|(?!\]\()[^\\$`])+?(?<!\s)\$(?!\d)", re.DOTALL
+)
+"""A dollar behind a letter or digit belongs to a price (US$5), unless TeX follows (10$^{-3}$); a link is no formula."""
 _TAG = re.compile(r"<(/?)([A-Za-z][\w-]*)([^>]*)")
 _HTML = ("html_block", "html_inline")
 _INLINE_TAGS = """
@@ -47,9 +54,9 @@ class MarkdownParser:
         """EmptyDocumentError when nothing is left to read."""
         text, encoding = decode_text(Path(source.path).read_bytes())
         markdown = _markdown()
-        text, stated = _front_matter(text.replace("\x00", "").replace("\r\n", "\n"))
-        tokens = markdown.parse(text)
         builder = BlockBuilder(source)
+        text, stated = _front_matter(text.replace("\x00", "").replace("\r\n", "\n"), builder.warn)
+        tokens = markdown.parse(text)
         if max((token.level for token in tokens), default=0) >= MAX_NESTING - 1:
             builder.warn(
                 f"Lists or quotes are nested deeper than {MAX_NESTING // 2} levels; what lies deeper was left out"
@@ -129,10 +136,8 @@ def _keep_mentioned_tags(tokens: Sequence[Any]) -> None:
             piece.type = "text"
 
 
-def _front_matter(text: str) -> tuple[str, dict[str, Any]]:
+def _front_matter(text: str, warn: Callable[[str], None]) -> tuple[str, dict[str, Any]]:
     """(text with as many lines, metadata) of a page that begins with YAML or TOML. What is no mapping is text."""
-    import yaml
-
     found = _FRONT_MATTER.match(text)
     if found is None or len(found[2]) > MAX_FRONT_MATTER:
         return text, {}
@@ -140,12 +145,30 @@ def _front_matter(text: str) -> tuple[str, dict[str, Any]]:
         if found[1] == "+++":
             data = {key: _plain(value) for key, value in tomllib.loads(found[2]).items()}
         else:
-            data = yaml.load(found[2], Loader=yaml.BaseLoader)  # noqa: S506 - strings, lists and mappings only
+            data = _yaml(found[2], warn)
     except (tomllib.TOMLDecodeError, yaml.YAMLError, RecursionError):
         return text, {}
     if not isinstance(data, dict):
         return text, {}
     return "\n" * found[0].count("\n") + text[found.end() :], _flat(data)
+
+
+def _yaml(text: str, warn: Callable[[str], None]) -> Any:
+    """A YAML document. If it is none but all its lines look like entries, each is read by itself, as YAML or as text."""
+    try:
+        return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - strings, lists and mappings only
+    except yaml.YAMLError:
+        if not _ENTRIES.fullmatch(text):
+            raise
+    data: dict[str, Any] = {}
+    for entry in _ENTRY.split(text)[1:]:
+        try:
+            data |= yaml.load(entry.expandtabs(2), Loader=yaml.BaseLoader)  # noqa: S506
+        except yaml.YAMLError:
+            key, _, rest = entry.partition(":")
+            data[key] = " ".join(rest.split())
+    warn("The front matter is not valid YAML; its entries were read one by one")
+    return data
 
 
 def _plain(value: Any) -> Any:

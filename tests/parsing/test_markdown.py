@@ -136,6 +136,27 @@ def test_front_matter_is_metadata_and_no_text(parse: Parse, text: str, expected:
     assert {key: value for key, value in document.metadata.items() if key != "encoding"} == expected
 
 
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("title: Part 1: The harbour\ndate: 2024-01-02\ntags: [a, b]",
+         {"title": "Part 1: The harbour", "date": "2024-01-02", "tags": ["a", "b"]}),
+        ("# by hand\ntitle: @handle\n\ntags:\n- a\n- b\nlist:\n\t- c",
+         {"title": "@handle", "tags": ["a", "b"], "list": ["c"]}),
+        ("Title: {{ page.title }}\nquoted: \"港口：指南\"\nlong: >\n  two\n  lines",
+         {"Title": "{{ page.title }}", "quoted": "港口：指南", "long": "two lines\n"}),
+        ("a: [1", {"a": "[1"}),
+    ],
+)  # fmt: skip
+def test_front_matter_that_is_not_quite_yaml_is_no_heading(
+    parse: Parse, text: str, expected: dict[str, object]
+) -> None:
+    document = parse("a.md", f"---\n{text}\n---\n\nbody")
+    assert shape(document) == [("text", "body")] and document.blocks[0].locator.line_start == text.count("\n") + 5
+    assert {key: value for key, value in document.metadata.items() if key != "encoding"} == expected
+    assert any("front matter" in warning for warning in document.warnings)
+
+
 def test_rules_are_no_front_matter(parse: Parse) -> None:
     assert shape(parse("a.md", "one\n\n---\n\ntwo\n\n+++\n\nthree")) == [
         ("text", "one"), ("text", "two"), ("text", "+++"), ("text", "three"),
@@ -148,7 +169,10 @@ def test_rules_are_no_front_matter(parse: Parse) -> None:
         ("---\n\n会议纪要：2025年\n\n参加人：张三\n\n---\n\n议题一", ["会议纪要：2025年", "参加人：张三", "议题一"]),
         ("---\n\nDate: today\n\n---\n\nbody", ["Date: today", "body"]),
         ("---\nNo mapping.\n\nAt all.\n\n---\n\nbody", ["No mapping.", "At all.", "body"]),
-        ("---\na: [1\n---\n\nbody", ["a: [1", "body"]),
+        ("---\nSee: [1\nand more.\n---\n\nbody", ["See: [1 and more.", "body"]),
+        ("---\nSee: [1\n\nand more.\n\n---\n\nbody", ["See: [1", "and more.", "body"]),
+        ("---\n- a: b: c\n\n---\n\nbody", ["a: b: c", "body"]),
+        ("---\n---\nNote: x\n\n---\n\nbody", ["Note: x", "body"]),
         ("---\na: " + "[" * 1000 + "\n---\n\nbody", ["a: " + "[" * 1000, "body"]),
         ("+++\na = [1\n+++\n\nbody", ["+++ a = [1 +++", "body"]),
         ("---\na: 1\nb: " + "x" * 70_000 + "\n\n---\n\nbody", ["a: 1 b: " + "x" * 70_000, "body"]),
@@ -198,9 +222,16 @@ def test_formulas_stand_as_they_are_written(parse: Parse) -> None:
 
 def test_prices_are_no_formulas(parse: Parse) -> None:
     text = "From $5 to **$6**, US$7 *or* US$8, \\$9; $(ls *.md) and $(ls *.py), $HOME and `$PATH`."
-    assert shape(parse("a.md", text)) == [
+    more = "US$5 [here](http://x) now$, A$5/**unit** in A$, $5 [there](y), not US$."
+    assert shape(parse("a.md", f"{text}\n\n{more}")) == [
         ("text", "From $5 to $6, US$7 or US$8, $9; $(ls *.md) and $(ls *.py), $HOME and $PATH."),
+        ("text", "US$5 here now$, A$5/unit in A$, $5 there, not US$."),
     ]
+
+
+def test_a_formula_may_stand_right_behind_a_word(parse: Parse) -> None:
+    text = "10$^{-3*2*2}$, 25$\\,^\\circ$C, 设$a*b*c$为"
+    assert shape(parse("a.md", text)) == [("text", text)]
 
 
 def test_a_pipe_inside_code_in_a_table_belongs_to_its_cell(parse: Parse) -> None:
