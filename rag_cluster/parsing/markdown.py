@@ -154,7 +154,7 @@ def _front_matter(text: str, warn: Callable[[str], None]) -> tuple[str, dict[str
 
 
 def _yaml(text: str, warn: Callable[[str], None]) -> Any:
-    """A YAML document. If it is none but all its lines look like entries, each is read by itself, as YAML or as text."""
+    """A YAML document. If it is none but all its lines look like entries, each is read by itself, as YAML or text."""
     try:
         return yaml.load(text, Loader=yaml.BaseLoader)  # noqa: S506 - strings, lists and mappings only
     except yaml.YAMLError:
