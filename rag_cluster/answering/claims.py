@@ -95,7 +95,8 @@ def _stated(sentence: str) -> list[str | Number]:
 
 
 def _squeezed(text: str) -> str:
-    return " ".join(normalize(text).split())
+    """Without what may be written otherwise: blanks beside Chinese, accents, curled apostrophes, capitals."""
+    return _BESIDE_CHINESE.sub("", " ".join(normalize(text).replace("’", "'").split()))
 
 
 def _among(words: str, text: str, ending: str = "") -> bool:
@@ -106,8 +107,7 @@ def _among(words: str, text: str, ending: str = "") -> bool:
 def _clauses(text: str) -> Iterator[str]:
     """The words of each clause, with _NOT where they are negated."""
     for clause in _CLAUSE_END.split(text):
-        words = _BESIDE_CHINESE.sub("", _squeezed(_NEGATION.sub(f" {_NOT} ", clause)))
-        yield re.sub(f" ?{_NOT} ?", _NOT, words)
+        yield re.sub(f" ?{_NOT} ?", _NOT, _squeezed(_NEGATION.sub(f" {_NOT} ", clause)))
 
 
 def _turned(claim: str, cited: Sequence[_Held]) -> bool:

@@ -44,7 +44,7 @@ _MONTHS = "Jan(?:uary)? Feb(?:ruary)? Mar(?:ch)? Apr(?:il)? May June? July? Aug(
 _MONTHS += " Nov(?:ember)? Dec(?:ember)?"
 _MONTH = "|".join(f"({name})" for name in _MONTHS.split())
 _MONTH_NAME = re.compile(
-    rf"(?:(?<=\d)-)?\b(?:{_MONTH})\b(?:-|\.?,?\s+)(?=\d)|(?<=\d)(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})\b"
+    rf"(?:(?<=\d)-)?\b(?:{_MONTH})\b(?:-|\.?,?\s+)(?=\d)|(?<=\d)(?:st|nd|rd|th)?\s+(?:of\s+)?(?:{_MONTH})\b(?:-(?=\d))?"
 )
 """In a date."""
 _ANY_MONTH = re.compile(rf"\b(?:{_MONTH})\b")
@@ -60,7 +60,7 @@ _CHINESE = (  # 三点五, not the time 三点五十, nor 三点一共
 _NUMBER = re.compile(
     # A minus, not the dash of a range, a date or a name: "5-6", "GPT-4"; either in "温度-4", "方案-4", "5元-6元".
     rf"(?:(?P<sign>(?:(?<![\w.)%\]])|(?<=[为是至到约于达]))[-−–]|[负負]|零下|\bminus\s+)|(?P<dash>(?<=[{CJK}])[-−–]))?"
-    rf"(?:(?P<mixed>(?<![\d.,])\d{{1,4}}[百千万亿]+(?:\d{{1,4}}[十百千万]+)+(?!(?<=千)[{_OF_KILO}]))"
+    rf"(?:(?P<mixed>(?<![\d.,])\d{{1,4}}[百千万亿]+(?:(?:\d{{1,4}}[十百千万]+)+(?!(?<=千)[{_OF_KILO}])|(?<=万)\d{{4}}(?![\d.,年])))"
     rf"|(?P<digits>{_DIGITS})(?: ?(?P<scale>(?:百(?!分)|千(?![{_OF_KILO}]))?[万亿]{{0,2}}(?<=[百千万亿]))"
     rf"|[ -]?(?P<thousands>{'|'.join(_SCALES)})\b)?"
     rf"|(?P<chinese>{_CHINESE})"

@@ -172,7 +172,8 @@ def test_a_number_is_its_value_and_a_name_a_whole_word(text: str, claim: str, mi
         ("At –5 degrees.", "At -5 degrees."),
         ("In March, 2024", "It was in March 2024."),
         ("In March and April 2024", "in March 2024 and in April 2024"),
-        ("15-Mar-2024", "2024-03-15"),
+        ("15-Mar-2024, 3 Feb-2020", "2024-03-15, 2020-02-03"),
+        ("共3万2471人。", "共32471人。"),
         ("2024-03-15", "It was 15-Mar-2024, on the 15th of March 2024, in March."),
         ("收入3.5万元。", "收入三点五万元。"),
         ("收入三点五万元。", "收入3.5万元。"),
@@ -236,6 +237,8 @@ def test_chinese_claims_are_checked() -> None:
     ("text", "claim"),
     [
         ("部署 Redis，还有 Docker。", "部署Docker和Redis。"),
+        ("On Women’s Day.", "It is on Women's Day."),
+        ("依据《1978年法令》。", "依据《1978 年法令》。"),
         ("Led by André Müller.", "The workshop of André is led by Müller."),
     ],
 )
