@@ -33,6 +33,8 @@ _ALWAYS = re.compile(
 _HIDDEN = re.compile(r"display\s*:\s*none|visibility\s*:\s*hidden", re.IGNORECASE)
 MAIN_SHARE = 0.8
 """Of a page's shown text, links apart, that an element holds which is read instead of the page."""
+LINKED_SHARE = 0.4
+"""The same of the text with links: a list of many links is content too."""
 _SECTIONING = ("main", "article", "section")
 _MEASURED = "data-rag-measured"
 
@@ -76,7 +78,10 @@ def main_content(body: Any) -> Any:
     outside.
     """
     candidates = body.xpath(".//main | .//*[@role='main']") or body.xpath(".//article")
-    if len(candidates) != 1 or _shown_length(candidates[0]) < MAIN_SHARE * _shown_length(body):
+    if len(candidates) != 1:
+        return body
+    (prose, links), (all_prose, all_links) = _shown_lengths(candidates[0]), _shown_lengths(body)
+    if prose < MAIN_SHARE * all_prose or prose + links < LINKED_SHARE * (all_prose + all_links):
         return body
     content, titles = candidates[0], body.findall(".//h1")
     if len(titles) == 1 and _is_shown(titles[0]) and content not in titles[0].iterancestors():
@@ -95,14 +100,16 @@ def _is_shown(element: Any) -> bool:
     return not any(map(_is_furniture, (element, *element.iterancestors())))
 
 
-def _shown_length(root: Any) -> int:
-    """Characters of an element's text that is no link and no furniture of the page."""
-    total, waiting = 0, [root]
+def _shown_lengths(root: Any) -> tuple[int, int]:
+    """Characters of an element's text that is no furniture of the page: (outside links, in links)."""
+    prose, links, waiting = 0, 0, [root]
     while waiting:
         element = waiting.pop()
-        total += sum(_characters(text) for text in (element.text, *(child.tail for child in element)))
-        waiting.extend(child for child in element if child.tag != "a" and not _is_furniture(child))
-    return total
+        prose += sum(_characters(text) for text in (element.text, *(child.tail for child in element)))
+        shown = [child for child in element if not _is_furniture(child)]
+        links += sum(text_length(child) for child in shown if child.tag == "a")
+        waiting.extend(child for child in shown if child.tag != "a")
+    return prose, links
 
 
 def measure(root: Any) -> None:

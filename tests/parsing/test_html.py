@@ -180,8 +180,15 @@ def test_a_card_beside_the_content_is_not_taken_for_the_page(parse: Parse) -> No
 
 def test_teasers_beside_the_main_content_are_left_out(parse: Parse) -> None:
     teasers = "<li><a href=/1>A teaser about another subject that is rather long indeed</a></li>" * 8
-    html = f"<main><h2>Article</h2><p>The quay opens at nine.</p></main><div class=col-right><ul>{teasers}</ul></div>"
-    assert [content for _, content in shape(parse("a.html", html))] == ["Article", "The quay opens at nine."]
+    text = " ".join(["The quay opens at nine."] * 20)
+    html = f"<main><h2>Article</h2><p>{text}</p></main><div class=col-right><ul>{teasers}</ul></div>"
+    assert [content for _, content in shape(parse("a.html", html))] == ["Article", text]
+
+
+def test_a_page_of_many_links_is_read_with_them(parse: Parse) -> None:
+    links = "".join(f"<li><a href=/{number}>Report number {number}</a></li>" for number in range(9))
+    html = f"<article><p>All reports of the port.</p></article><ul>{links}</ul>"
+    assert len(shape(parse("a.html", html))) == 10
 
 
 def test_every_text_is_measured_once_however_deep_it_stands(parse: Parse, monkeypatch: pytest.MonkeyPatch) -> None:
