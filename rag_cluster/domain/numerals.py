@@ -78,7 +78,7 @@ _MONEY = re.compile(rf"([$€£¥]\s?(?:{_DIGITS}\s?[-–~]\s?)?{_DIGITS})\s?(k|
 _ABBREVIATED = {"k": "thousand", "m": "million", "b": "billion"}
 _CELL = re.compile(rf"(?<=\|)\s*[-−]?{_DIGITS}\s*(?=\|)")
 _BEHIND_UNIT = re.compile(
-    r"\([^()\n]{0,20}(?:[%万亿]|[百千]元|thousand|million|billion)[^()\n]{0,20}\)(.*)", re.IGNORECASE
+    r"\([^()\n\d]{0,20}(?:[%万亿]|[百千]元|thousand|million|billion)[^()\n\d]{0,20}\)(.*)", re.IGNORECASE
 )
 
 

@@ -67,3 +67,4 @@ def test_what_a_range_or_a_dash_may_mean_is_a_second_value(text: str, others: li
 
 def test_numbers_alone_in_a_cell_are_known_without_what_the_heading_says() -> None:
     assert bare_numbers("| 收入（万元） | % |\n| --- | --- |\n| 5,000 | -3.50 |\n| 12 台 | x |") == {"5000", "3.5"}
+    assert bare_numbers("注册资本（万元）：5,000\n收入（占 8.1%）为 12") == {"5000"}
