@@ -72,5 +72,5 @@ def test_requests_of_many_callers_share_calls_and_other_limits_need_no_new_repli
 
 
 def test_a_replica_whose_engine_is_dead_is_replaced(done: Callable[..., Any]) -> None:
-    assert "the engine is broken" in done(replicas.broken_engine)
+    assert "The embedder failed (RuntimeError)" in done(replicas.broken_engine)
     assert "RAG_SERVE_APP" in done(replicas.missing_application)
