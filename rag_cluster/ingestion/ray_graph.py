@@ -99,7 +99,7 @@ def _dataset(
         .map_batches(
             worker,
             fn_constructor_kwargs=arguments,
-            batch_size=None,
+            batch_size=_whole_blocks(pools.prepare_gpus),
             batch_format="pyarrow",
             compute=_fixed(pools.prepare_actors, worker.tasks),
             num_cpus=pools.prepare_cpus,
@@ -108,7 +108,7 @@ def _dataset(
         .map_batches(
             IndexActor,
             fn_constructor_kwargs=arguments,
-            batch_size=None,  # whole blocks: with a row count Ray would wait until that many had come
+            batch_size=_whole_blocks(pools.index_gpus),
             batch_format="pyarrow",
             compute=_fixed(pools.index_actors),
             num_cpus=pools.index_cpus,
@@ -123,12 +123,18 @@ def _fill_dataset(
     return ray.data.from_arrow([rows.to_table(batch) for batch in steps.batches(parts, pools.batch_parts)]).map_batches(
         FillActor,
         fn_constructor_kwargs={"factory": factory, "record": record, "run_id": run_id},
-        batch_size=None,
+        batch_size=_whole_blocks(pools.index_gpus),
         batch_format="pyarrow",
         compute=_fixed(pools.index_actors),
         num_cpus=pools.index_cpus,
         num_gpus=pools.index_gpus or None,
     )
+
+
+def _whole_blocks(gpus: float) -> int | None:
+    """The batch size by which an actor gets each block as it is: for a larger number Ray Data would wait. Beside a GPU
+    it wants a number, and a block has one line (`rows`)."""
+    return 1 if gpus else None
 
 
 def _fixed(actors: int, tasks: int = 1) -> ActorPoolStrategy:

@@ -11,14 +11,23 @@ from dataclasses import dataclass, replace
 import pytest
 
 from rag_cluster.domain.access import LOCAL, AccessAttributes
-from rag_cluster.domain.documents import DocumentStatus, RunStatus, SourceKind
+from rag_cluster.domain.documents import (
+    DocumentStatus,
+    IndexRecord,
+    PlanAction,
+    PlannedFile,
+    RunStatus,
+    SourceFile,
+    SourceKind,
+)
 from rag_cluster.domain.ids import bulk_document_id
 from rag_cluster.errors import InvalidSettingError, ModelUnavailableError, NotFoundError
 from rag_cluster.ingestion import ray_graph, steps
 from rag_cluster.ingestion.pipeline import IngestionOptions, IngestionReport, run_ingestion
 from rag_cluster.ingestion.plan import plan
+from rag_cluster.ingestion.ray_actors import PrepareActor, RecognizeActor
 from rag_cluster.ingestion.rows import PreparedPart
-from rag_cluster.ingestion.write_path import WritePath
+from rag_cluster.ingestion.write_path import Pools, WritePath
 from tests.fixtures.in_process import in_process
 from tests.fixtures.write_path import Bench, Recipe
 
@@ -325,3 +334,14 @@ def test_a_run_whose_workers_cannot_start_says_why_and_leaves_no_claim(bench: Be
     (failed,), _ = bench.write_path.ledger.runs()
     assert failed.status is RunStatus.FAILED
     assert failed.error_message == "model_unavailable: the model cannot be loaded"
+
+
+def test_every_pool_of_both_graphs_may_have_gpus(bench: Bench) -> None:
+    pools = Pools(prepare_gpus=0.5, index_gpus=1.0, ocr_gpus=0.5)
+    file = SourceFile("file:///a.txt", "a.txt", 10, "1")
+    wave = [PlannedFile(file, "d", PlanAction.PREPARE, "f")]
+    ray_graph._dataset({}, wave, pools, PrepareActor)
+    ray_graph._dataset({}, wave, pools.for_recognition, RecognizeActor)
+    record = IndexRecord(1, "chunks", "f", 8, "active")
+    part = PreparedPart("kb", file.uri, "d", 1, "run", 1, 0, 0, 3, 3)
+    ray_graph._fill_dataset(bench.recipe, record, "run", [part], pools)
