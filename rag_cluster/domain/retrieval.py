@@ -70,6 +70,10 @@ class Hit:
     score: float
 
 
+MAX_PUSHED_DOCUMENTS = 1000
+"""Visible documents are named to an index, and their chunks looked at one by one, up to so many (design section 6)."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReadScope:
     """What PostgreSQL resolved for a principal and a request before any search: one statement."""
@@ -78,7 +82,8 @@ class ReadScope:
     index: IndexRecord | None
     """The active index; None when nothing was ever indexed."""
     visible_documents: int
-    """Documents that the request may search. Counted to 1,001 and no further, unless document_ids was given."""
+    """Documents that the request may search. Counted to `MAX_PUSHED_DOCUMENTS` + 1 and no further, unless document_ids
+    was given."""
     mounts: Mapping[str, int] = field(default_factory=dict)
     """source id -> mount priority; empty without an agent."""
     correction_source_ids: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from rag_cluster.domain.deadlines import share
 from rag_cluster.domain.ports import ChunkSearch
-from rag_cluster.domain.retrieval import Hit, ReadScope
+from rag_cluster.domain.retrieval import MAX_PUSHED_DOCUMENTS, Hit, ReadScope
 from rag_cluster.domain.terms import keywords, word_count
 from rag_cluster.retrieval.access import SecondCheck
 from rag_cluster.retrieval.candidates import Candidate
@@ -32,8 +32,6 @@ _SPARE = 8
 """So many times more hits than places: the second check, and what is there already, take some."""
 MOST_READ = 500
 """Chunks whose text is looked at: as many as PostgreSQL matches within some milliseconds."""
-MOST_DOCUMENTS = 1000
-"""With more visible documents only what BM25 finds is looked at; those of a whitelist are fewer in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ async def fill(
                 limit = len(shown) + places * _SPARE
                 among = None
                 # Of so many documents not even the chunks are counted.
-                if scope.visible_documents > MOST_DOCUMENTS or await search.exceeds(access, MOST_READ):
+                if scope.visible_documents > MAX_PUSHED_DOCUMENTS or await search.exceeds(access, MOST_READ):
                     among = [hit.chunk_id for hit in await recall(" ".join(wanted.words), MOST_READ)]
                 hits = await search.keyword_hits(access, wanted.words, least=wanted.least, limit=limit, among=among)
                 await check.admit(hits)

@@ -7,15 +7,20 @@ from typing import Any
 
 from rag_cluster.domain.access import AccessFilter, Principal
 from rag_cluster.domain.documents import IndexRecord, SourceKind
-from rag_cluster.domain.retrieval import AssetReference, EvidenceRow, Hit, ReadScope, RetrievalOptions
+from rag_cluster.domain.retrieval import (
+    MAX_PUSHED_DOCUMENTS,
+    AssetReference,
+    EvidenceRow,
+    Hit,
+    ReadScope,
+    RetrievalOptions,
+)
 from rag_cluster.errors import NotFoundError
 from rag_cluster.stores.postgres import content
 from rag_cluster.stores.postgres.access import GRANTED, READABLE, READABLE_DOCUMENTS, principal_values
 from rag_cluster.stores.postgres.adapters import known_uuid, known_uuids
 from rag_cluster.stores.postgres.database import Database
 from rag_cluster.stores.postgres.filters import sql_condition
-
-MAX_PUSHED_DOCUMENTS = 1000
 
 # Row i is there also when nothing was granted. "mounted" holds for every source when no agent is asked for.
 _SCOPE = f"""
